@@ -169,7 +169,7 @@ def _training_layer(
     with tf.name_scope("attention_self"):
         kernel, bias = _joined_qkv(weights, config)
         query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
-        options = AttentionOptions(config.attention_dropout, dropout_keys["attention"], attention_mask)
+        options = AttentionOptions(dropout_keys["attention"], attention_mask)
         mixed = ops.attention(query, key, value, key_mask, options)
         attended = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
 
@@ -183,7 +183,6 @@ def _training_layer(
                 gamma,
                 beta,
                 epsilon=config.layer_norm_epsilon,
-                rate=config.hidden_dropout,
                 dropout_key=dropout_keys[part],
             )
 

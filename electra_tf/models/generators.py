@@ -82,13 +82,7 @@ class _FixedGenerator(Part):
         raise NotImplementedError
 
     def call(
-        self,
-        masked_input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-        positions: tf.Tensor,
-        position_ids: tf.Tensor | None = None,
-        context: ForwardContext = INFERENCE,
+        self, input_ids: tf.Tensor, positions: tf.Tensor, context: ForwardContext = INFERENCE, **others: tf.Tensor
     ) -> GeneratorOutput:
         return GeneratorOutput(ContextFreeLogits(self.counts(), positions))
 

@@ -199,14 +199,6 @@ class DifficultyModel(Part):
             name="difficulty_predictions",
         )
 
-    def call(
-        self,
-        input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-        position_ids: tf.Tensor | None = None,
-        context: ForwardContext = INFERENCE,
-    ) -> tf.Tensor:
-        inputs = {"input_mask": input_mask, "segment_ids": segment_ids, "position_ids": position_ids}
+    def call(self, input_ids: tf.Tensor, context: ForwardContext = INFERENCE, **inputs: tf.Tensor) -> tf.Tensor:
         output = self.encoder(input_ids, **inputs, context=context)
         return tf.squeeze(self.head(output.sequence_output), axis=-1)

@@ -50,13 +50,13 @@ class ForwardContext:
             name: unique among the draws of this context.
         Returns: like `values`.
         """
-        return self.ops.dropout(values, rate=rate, dropout_key=self.dropout_key(rate, name))
+        return self.ops.dropout(values, self.dropout_key(rate, name))
 
     def dropout_key(self, rate: float, name: str) -> DropoutKey | None:
-        """The random bits of a dropout mask; None where nothing is dropped."""
+        """A dropout mask; None where nothing is dropped."""
         if not (self.training and self.dropout_enabled) or rate == 0.0:
             return None
-        return self.stream(name).dropout_key()
+        return self.stream(name).dropout_key(rate)
 
     def stream(self, name: str) -> RandomStream:
         """The random numbers of one draw. Args: name: unique among the draws of this context."""

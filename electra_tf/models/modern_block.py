@@ -116,16 +116,14 @@ def _layer(
         tables = rotary_tables(positions, query.shape[3], theta, hidden.dtype)
         scale = 1.0 / math.sqrt(query.shape[3])
         query, key = ops.rotate(query, *(scale * table for table in tables)), ops.rotate(key, *tables)
-        options = AttentionOptions(config.attention_dropout, dropout_keys["attention"], attention_mask)
+        options = AttentionOptions(dropout_keys["attention"], attention_mask)
         if is_local:
             options = options._replace(window=config.local_attention // 2)
             mixed = local_attention(ops, query, key, value, key_mask, options)
         else:
             mixed = ops.attention(query, key, value, key_mask, options)
         mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
-        projected = dense(mixed, "attention_output")
-        hidden += ops.dropout(projected, rate=config.attention_dropout, dropout_key=dropout_keys["attention_output"])
+        hidden += ops.dropout(dense(mixed, "attention_output"), dropout_keys["attention_output"])
     with tf.name_scope("mlp"):
         gated = ops.gelu_gate(dense(norm(hidden, "mlp_LayerNorm"), "mlp_input"))  # [B, S, F]
-        dropped = ops.dropout(gated, rate=config.hidden_dropout, dropout_key=dropout_keys["mlp"])
-        return hidden + dense(dropped, "mlp_output")
+        return hidden + dense(ops.dropout(gated, dropout_keys["mlp"]), "mlp_output")

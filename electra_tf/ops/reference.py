@@ -42,13 +42,12 @@ class AttentionOptions(NamedTuple):
     """What attention does between its two products.
 
     Attributes:
-        rate, dropout_key: the rate and the random bits of dropout; no dropout if `dropout_key` is None.
+        dropout_key: the mask of dropout; None: no dropout.
         attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
             `right_to_left`: to its own and later positions.
         window: the largest distance between a query and a key that it attends to; None: any.
     """
 
-    rate: float = 0.0
     dropout_key: DropoutKey | None = None
     attention_mask: str = "bidirectional"
     window: int | None = None
@@ -126,7 +125,7 @@ class ReferenceOps:
         Returns: [B, A, Q, K] in the dtype of `scores`.
         """
         probs = tf.nn.softmax(masked_scores(scores, key_mask, options.attention_mask, options.window))
-        return tf.cast(apply_dropout(probs, options.dropout_key, options.rate), scores.dtype)
+        return tf.cast(apply_dropout(probs, options.dropout_key), scores.dtype)
 
     def attention(
         self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions
@@ -141,11 +140,9 @@ class ReferenceOps:
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, K]
         return tf.matmul(self.attention_probs(scores, key_mask, options), value)
 
-    def dropout(self, values: tf.Tensor, *, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
+    def dropout(self, values: tf.Tensor, dropout_key: DropoutKey | None) -> tf.Tensor:
         """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a key."""
-        return (
-            values if dropout_key is None else tf.cast(apply_dropout(float32(values), dropout_key, rate), values.dtype)
-        )
+        return values if dropout_key is None else tf.cast(apply_dropout(float32(values), dropout_key), values.dtype)
 
     def dropout_add_layer_norm(
         self,
@@ -156,17 +153,16 @@ class ReferenceOps:
         beta: tf.Tensor,
         *,
         epsilon: float,
-        rate: float,
         dropout_key: DropoutKey | None,
     ) -> tf.Tensor:
         """LayerNorm(dropout(product + bias) + residual).
 
         Args:
             product, residual: [B, S, H].        bias, gamma, beta: [H].
-            rate, dropout_key: as for `apply_dropout`.
+            dropout_key: as for `apply_dropout`.
         Returns: [B, S, H] in the dtype of `product`.
         """
-        summed = apply_dropout(float32(product) + float32(bias), dropout_key, rate) + float32(residual)
+        summed = apply_dropout(float32(product) + float32(bias), dropout_key) + float32(residual)
         return tf.cast(self.layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
 
     def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor | None, *, epsilon: float) -> tf.Tensor:
@@ -318,20 +314,19 @@ def is_packed(key_mask: tf.Tensor) -> bool:
 def apply_dropout(
     values: tf.Tensor,
     dropout_key: DropoutKey | None,
-    rate: float,
     keep_once: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
 ) -> tf.Tensor:
     """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 
     Args:
-        dropout_key: the random bits of the mask; None: nothing is dropped.
+        dropout_key: the mask, with the rate; None: nothing is dropped.
         keep_once: a function that is applied to the mask; see `FusedOps`.
     """
     if dropout_key is None:
         return values
     num_examples, *shape = (size or tf.shape(values)[axis] for axis, size in enumerate(values.shape))
-    keep = dropout_key.keep_mask(rate, num_examples, tuple(shape))
-    return tf.where(keep_once(keep), values * (1.0 / (1.0 - rate)), 0.0)
+    keep = dropout_key.keep_mask(num_examples, tuple(shape))
+    return tf.where(keep_once(keep), values * (1.0 / (1.0 - dropout_key.rate)), 0.0)
 
 
 def in_columns(rows: tf.Tensor) -> tf.Tensor:

@@ -16,15 +16,9 @@ from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
     GeneratorObjective,
     GeneratorObjectiveSettings,
-    generator_metrics,
     masked_tokens,
 )
-from electra_tf.tasks.pretrain.losses import (
-    at_masked_positions,
-    masked_lm_accuracy,
-    masked_lm_loss,
-    over_masked_tokens,
-)
+from electra_tf.tasks.pretrain.losses import at_masked_positions, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Term, Total, count_of, weighted_mean, weighted_total
 
@@ -100,29 +94,27 @@ class AllTokensMlm(GeneratorObjective):
         )
 
     def loss_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        return {
-            "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
-            "all_tokens_lm": weighted_total(forward.losses, batch["input_mask"], "tokens"),
-        }
+        loss = weighted_total(forward.losses, batch["input_mask"], "tokens")
+        return {**super().loss_totals(batch, forward), "all_tokens_lm": loss}
 
     def extra_metrics(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
         """The metrics of the samples, the encoder's accuracy, and the probability of copying."""
         totals = {
-            **generator_metrics(batch, forward.generated, forward.corrupted, batch["input_mask"], "tokens"),
+            "replaced_fraction": weighted_total(forward.corrupted.is_replaced, batch["input_mask"], "tokens"),
+            **super().extra_metrics(batch, forward),
             "encoder_masked_lm_accuracy": over_masked_tokens(at_masked_positions(forward.is_correct, batch), batch),
         }
         if forward.copy_probability is not None:
             copy, masked = forward.copy_probability, masked_tokens(batch)
+            unmasked = batch["input_mask"] - masked
             totals["copy_probability_masked"] = weighted_total(copy, masked, "masked_positions")
-            totals["copy_probability_unmasked"] = weighted_total(
-                copy, batch["input_mask"] - masked, "unmasked_positions"
-            )
+            totals["copy_probability_unmasked"] = weighted_total(copy, unmasked, "unmasked_positions")
         return totals
 
     def held_out_metrics(self, batch: Batch, forward: AllTokensMlmForward, context: ForwardContext) -> dict[str, Term]:
         at_masked = at_masked_positions(forward.losses, batch)
         terms: dict[str, Term] = {
-            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
+            **super().held_out_metrics(batch, forward, context),
             "all_tokens_lm_accuracy": weighted_mean(forward.is_correct, batch["input_mask"]),
             "encoder_masked_lm_loss": weighted_mean(at_masked, batch["masked_lm_weights"]),
         }

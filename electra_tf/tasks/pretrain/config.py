@@ -89,7 +89,7 @@ class ObjectiveSettings(Settings):
 
     def specials_fraction(self, run: "PretrainingConfig") -> float:
         """The share of [CLS] and [SEP] among the tokens of the `replaced_token` loss, in the shortest sequences."""
-        return 2.0 / min([run.data.max_seq_length, *(stage.max_seq_length for stage in run.stages)])
+        return 2.0 / min(stage.max_seq_length for stage in run.all_stages)
 
 
 ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
@@ -142,16 +142,22 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         return is_scheduled or len(self.objective.phase_costs(self)) > 1 or self.objective.depends_on_num_steps
 
     @property
+    def all_stages(self) -> tuple[StageConfig, ...]:
+        """The stages; without `stages` the whole run as one."""
+        sizes = {"max_seq_length": self.data.max_seq_length, "batch_size": self.train.batch_size}
+        return self.stages or (StageConfig(num_steps=self.train.num_steps, **sizes),)
+
+    @property
     def stage_maskings(self) -> tuple[MaskingConfig, ...]:
-        """The masking of each stage, its `masked_fraction` from the stage's first step to its last; at least one."""
-        ends = itertools.accumulate((stage.num_steps for stage in self.stages), initial=0)
+        """The masking of each of `all_stages`, its `masked_fraction` from the stage's first step to its last."""
+        ends = itertools.accumulate((stage.num_steps for stage in self.all_stages), initial=0)
         shares = itertools.pairwise(end / self.train.num_steps for end in ends)
         return tuple(
             self.masking.model_copy(update={"masked_fraction": stage.masked_fraction})
             if stage.masked_fraction
             else self.masking.between(*share)
-            for stage, share in zip(self.stages, shares, strict=True)
-        ) or (self.masking,)
+            for stage, share in zip(self.all_stages, shares, strict=True)
+        )
 
     @property
     def max_predictions(self) -> int:

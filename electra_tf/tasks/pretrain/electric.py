@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import keras
 import tensorflow as tf
 
-from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
+from electra_tf.data.batch import Batch, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.embeddings import tied_embeddings
 from electra_tf.models.encoder import Encoder
@@ -86,12 +86,7 @@ class Electric(Electra):
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The towers' predictions. Neither tower attends to the token that it predicts, so the input is unmasked."""
-        return self.generator(
-            batch["input_ids"],
-            **mask_and_segments(batch),
-            positions=batch["masked_lm_positions"],
-            context=context.fold_in("generator"),
-        )
+        return super().generate({**batch, "masked_input_ids": batch["input_ids"]}, context)
 
     def corrupt(self, batch: Batch, logits: Distribution, context: ForwardContext) -> CorruptedInput:
         """As ELECTRA, but every sample counts as noise, also one equal to the original."""

@@ -26,9 +26,9 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import most_likely
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.pretrain.losses import mask_token_metrics, over_masked_tokens
+from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.tasks.terms import Total, weighted_total
+from electra_tf.tasks.terms import Term, Total
 
 
 class GeneratorObjectiveSettings(ObjectiveSettings):
@@ -157,6 +157,8 @@ class CorruptedInput(NamedTuple):
 class GeneratorObjective(Objective):
     """Base of the objectives with a generator. Their settings are `GeneratorObjectiveSettings`.
 
+    What `forward` returns has the attributes `generated`, a `GeneratorOutput`, and `corrupted`, a `CorruptedInput`.
+
     Attributes:
         generator: predicts a distribution over the vocabulary at the masked positions.
         discriminator: the encoder that reads the corrupted input; the one that is exported.
@@ -192,12 +194,8 @@ class GeneratorObjective(Objective):
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The generator's predictions at the masked positions."""
-        return self.generator(
-            batch["masked_input_ids"],
-            **mask_and_segments(batch),
-            positions=batch["masked_lm_positions"],
-            context=context.fold_in("generator"),
-        )
+        inputs = {**mask_and_segments(batch), "positions": batch["masked_lm_positions"]}
+        return self.generator(batch["masked_input_ids"], **inputs, context=context.fold_in("generator"))
 
     def corrupt(self, batch: Batch, logits: Distribution, context: ForwardContext) -> CorruptedInput:
         """Writes samples of the generator into the original (not the masked) input.
@@ -223,27 +221,26 @@ class GeneratorObjective(Objective):
 
     def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
         """The encoder's output for the corrupted input."""
-        return self.discriminator(
-            corrupted.input_ids, **mask_and_segments(batch), context=context.fold_in("discriminator")
-        )
+        inputs = mask_and_segments(batch)
+        return self.discriminator(corrupted.input_ids, **inputs, context=context.fold_in("discriminator"))
+
+    def loss_totals(self, batch: Batch, forward: Any) -> dict[str, Total]:
+        """The generator's loss."""
+        return {"masked_lm": masked_lm_loss(forward.generated.distribution, batch)}
+
+    def extra_metrics(self, batch: Batch, forward: Any) -> dict[str, Total]:
+        """The metrics of the generator and its samples. A subclass adds `replaced_fraction` of the tokens it counts."""
+        is_original = forward.corrupted.sampled_ids == batch["masked_lm_ids"]
+        return {
+            "sampled_masked_lm_accuracy": over_masked_tokens(is_original, batch),
+            **mask_token_metrics(forward.generated.distribution, batch),
+        }
+
+    def held_out_metrics(self, batch: Batch, forward: Any, context: ForwardContext) -> dict[str, Term]:
+        return {"masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch)}
 
 
 def masked_tokens(batch: Batch) -> tf.Tensor:
     """[B, S] int32: 1 for the tokens that were masked out."""
     positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
     return put_at_positions(tf.zeros_like(batch["input_ids"]), tf.ones_like(positions), positions, weights)
-
-
-def generator_metrics(
-    batch: Batch, generated: GeneratorOutput, corrupted: CorruptedInput, loss_mask: tf.Tensor, denominator: str
-) -> dict[str, Total]:
-    """`replaced_fraction` of the tokens of a mask, `sampled_masked_lm_accuracy`, and `mask_token_metrics`.
-
-    Args:
-        loss_mask: [B, S] int32.        denominator: the name of its sum.
-    """
-    return {
-        "replaced_fraction": weighted_total(corrupted.is_replaced, loss_mask, denominator),
-        "sampled_masked_lm_accuracy": over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch),
-        **mask_token_metrics(generated.distribution, batch),
-    }
