@@ -131,21 +131,15 @@ def inference_layer(
     probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, attention_mask))
     mixed = tf.transpose(tf.matmul(tf.cast(probs, value.dtype), value), [0, 2, 1, 3])  # [B, S, A, D]
 
-    def add_layer_norm(
-        values: tf.Tensor,
-        residual: tf.Tensor,
-        kernel: tf.Tensor,
-        bias: tf.Tensor,
-        gamma: tf.Tensor,
-        beta: tf.Tensor,
-    ) -> tf.Tensor:
+    def add_layer_norm(values: tf.Tensor, residual: tf.Tensor, weights: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        kernel, bias, gamma, beta = weights
         summed = float32(tf.nn.bias_add(tf.matmul(values, kernel), bias)) + float32(residual)
         return tf.cast(REFERENCE.layer_norm(summed, gamma, beta, epsilon=config.layer_norm_epsilon), values.dtype)
 
-    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, *weights.attention_output)
+    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, weights.attention_output)
     kernel, bias = weights.intermediate
     expanded = gelu(tf.nn.bias_add(tf.matmul(rows, kernel), bias))  # [B*S, F]
-    return tf.reshape(add_layer_norm(expanded, rows, *weights.output), shape), probs
+    return tf.reshape(add_layer_norm(expanded, rows, weights.output), shape), probs
 
 
 def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig) -> tuple[tf.Tensor, tf.Tensor]:

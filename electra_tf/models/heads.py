@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.encoder import LAYERS, Encoder
+from electra_tf.models.encoder import LAYERS, Encoder, final_norm
 from electra_tf.models.layers import (
     INFERENCE,
     Dense,
@@ -26,6 +26,12 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.reference import NEG_INF
 
 
+def _transform(config: EncoderConfig, units: int, dtype: Any) -> DenseGelu:
+    """The first layer of a head."""
+    initializer = truncated_normal(config.head_stddev)
+    return DenseGelu(units, initializer, use_bias=config.has_head_bias, dtype=dtype, name="dense")
+
+
 class _WordTableHead(Part):
     """Base of heads that compare vectors with rows of the word table: dense to the embedding size, GELU, LayerNorm.
 
@@ -39,13 +45,7 @@ class _WordTableHead(Part):
     def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype: Any = None, **layer_options: Any) -> None:
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
-        self.transform = DenseGelu(
-            embeddings.config.embedding_size,
-            kernel_initializer=truncated_normal(config.head_stddev),
-            use_bias=config.has_head_bias,
-            dtype=dtype,
-            name="dense",
-        )
+        self.transform = _transform(config, embeddings.config.embedding_size, dtype)
         self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
     def transformed(self, hidden: tf.Tensor, context: ForwardContext) -> tf.Tensor:
@@ -65,9 +65,7 @@ class MaskedLmHead(_WordTableHead):
     Returns: `VocabularyLogits`.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype: Any = None, **layer_options: Any) -> None:
-        super().__init__(config, embeddings, dtype, **layer_options)
-        self._surplus = 0
+    _surplus = 0  # the number of last entries that have no token
 
     def build(self, input_shape: Shape) -> None:
         vocab_size = self.embeddings.config.vocab_size
@@ -81,8 +79,7 @@ class MaskedLmHead(_WordTableHead):
         self.output_bias.assign(bias)
 
     def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> VocabularyLogits:
-        table = as_tensor(self.embeddings.word_embeddings)
-        bias = as_tensor(self.output_bias)
+        table, bias = self.embeddings.table("word_embeddings"), as_tensor(self.output_bias)
         if self._surplus:
             bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEG_INF)
         return VocabularyLogits(self.transformed(hidden, context), table, bias, context.ops)
@@ -116,13 +113,7 @@ class ReplacedTokenHead(Part):
 
     def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(**layer_options)
-        self.transform = DenseGelu(
-            config.hidden_size,
-            kernel_initializer=truncated_normal(config.head_stddev),
-            use_bias=config.has_head_bias,
-            dtype=self.dtype_policy,
-            name="dense",
-        )
+        self.transform = _transform(config, config.hidden_size, self.dtype_policy)
         self.layer_norm, initializer = None, glorot_uniform()
         if config.traits.has_head_norm:
             self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
@@ -149,9 +140,7 @@ class ReplacedTokenBranch(Part):
         super().__init__(**layer_options)
         options, index = {"dtype": self.dtype_policy}, config.num_layers
         self.layer = LAYERS[config.block](config, index, name=f"layer_{index}", **options)
-        self.final_norm = None
-        if config.traits.is_pre_norm:
-            self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
+        self.final_norm = final_norm(config)
         self.head = ReplacedTokenHead(config, name="head", **options)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:

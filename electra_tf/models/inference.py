@@ -64,9 +64,8 @@ class InferenceLayers(Part):
             autograph=False,
             experimental_attributes={"_noinline": True},
         )
-        self._get_compute: Callable[[], Any] = lambda: (
-            compute
-        )  # hides it from TensorFlow, which would save it as a function of its own
+        # Hidden from TensorFlow, which would save it as a function of its own.
+        self._get_compute: Callable[[], Any] = lambda: compute
 
     def call(
         self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE

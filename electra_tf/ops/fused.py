@@ -350,12 +350,7 @@ class FusedOps(ReferenceOps):
         return operation(products, bias)
 
     def cross_entropy_gradient(
-        self,
-        products: tf.Tensor,
-        bias: tf.Tensor,
-        token_ids: tf.Tensor,
-        log_totals: tf.Tensor,
-        upstream: tf.Tensor,
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, log_totals: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As the reference, compiled."""
         return self._compiled(super().cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)

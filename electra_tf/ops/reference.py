@@ -242,12 +242,7 @@ class ReferenceOps:
         return log_totals - chosen, log_totals - other, log_totals - largest[:, 0], log_totals
 
     def cross_entropy_gradient(
-        self,
-        products: tf.Tensor,
-        bias: tf.Tensor,
-        token_ids: tf.Tensor,
-        log_totals: tf.Tensor,
-        upstream: tf.Tensor,
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, log_totals: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The gradients of products [N, V'] and bias [V'].
 
@@ -312,9 +307,7 @@ def is_packed(key_mask: tf.Tensor) -> bool:
 
 
 def apply_dropout(
-    values: tf.Tensor,
-    dropout_key: DropoutKey | None,
-    keep_once: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    values: tf.Tensor, dropout_key: DropoutKey | None, keep_once: Callable[[tf.Tensor], tf.Tensor] = tf.identity
 ) -> tf.Tensor:
     """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 

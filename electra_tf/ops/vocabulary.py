@@ -42,12 +42,7 @@ class TokenLosses(NamedTuple):
 
 
 def token_losses(
-    ops: ReferenceOps,
-    vectors: tf.Tensor,
-    table: tf.Tensor,
-    bias: tf.Tensor,
-    token_ids: tf.Tensor,
-    other_ids: tf.Tensor,
+    ops: ReferenceOps, vectors: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
 ) -> TokenLosses:
     """-log p of `token_ids`, `other_ids` and the most likely token for each vector.
 
@@ -73,12 +68,7 @@ def token_losses(
 
 
 def _losses_in_parts(
-    ops: ReferenceOps,
-    vectors: tf.Tensor,
-    token_ids: tf.Tensor,
-    other_ids: tf.Tensor,
-    table: tf.Tensor,
-    bias: tf.Tensor,
+    ops: ReferenceOps, vectors: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor, table: tf.Tensor, bias: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """`token_losses` of K parts with N vectors each: three tensors [K, N]; vectors [K, N, E], both ids [K, N]."""
 

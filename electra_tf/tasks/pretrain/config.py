@@ -217,7 +217,4 @@ def _inherited_of_generator(old: dict[str, Any], changes: dict[str, Any]) -> dic
     return old if changes.get("kind", kind) == kind else {}
 
 
-_INHERITED = {
-    "objective": _inherited_of_objective,
-    "generator": _inherited_of_generator,
-}
+_INHERITED = {"objective": _inherited_of_objective, "generator": _inherited_of_generator}

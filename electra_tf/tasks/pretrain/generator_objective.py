@@ -83,14 +83,10 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     def require_samples_of_the_generator(self) -> None:
         """Raises: ValueError: if a setting changes the distribution that tokens are sampled from."""
-        for name, is_fit in (
-            ("temperature", self.temperature == 1.0),
-            ("disallow_correct", not self.disallow_correct),
-            ("sampling", self.sampling != "greedy"),
-        ):
-            if not is_fit:
+        for name in ("temperature", "disallow_correct", "sampling"):
+            if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise ValueError(
-                    f"objective.{name} is {getattr(self, name)!r}, but objective.name {self.name!r} needs tokens "
+                    f"objective.{name} is {value!r}, but objective.name {self.name!r} needs tokens "
                     "sampled from the generator's own distribution; leave it out"
                 )
 
