@@ -19,18 +19,12 @@ Convention = Literal["paper", "hardware"]
 
 @dataclass(frozen=True)
 class Spent(Countable):
-    """The cost of a number of steps, over all replicas, without evaluations.
+    """The cost of a number of steps, over all replicas, without evaluations."""
 
-    Attributes:
-        paper, hardware: FLOPs in the two conventions.
-        examples: number of sequences.
-        token_slots: number of positions in these sequences, padding included.
-    """
-
-    paper: Fraction = Fraction(0)
+    paper: Fraction = Fraction(0)  # FLOPs in this convention
     hardware: Flops = Flops()
     examples: int = 0
-    token_slots: int = 0
+    token_slots: int = 0  # positions in these examples, padding included
 
     def flops(self, convention: Convention) -> Fraction:
         return self.paper if convention == "paper" else Fraction(self.hardware.total)
@@ -38,23 +32,15 @@ class Spent(Countable):
 
 @dataclass(frozen=True)
 class StepRange:
-    """Consecutive steps of equal cost: one training phase in one input stage.
-
-    Attributes:
-        first_step, last_step: the range excludes `first_step` and includes `last_step`.
-        phase: index of the training phase.
-        passes: the networks that run over each example.
-        batch_size: examples in a step, over all replicas.
-        seq_length, max_predictions: S and M.
-    """
+    """Consecutive steps of equal cost, first_step + 1 to last_step: one training phase in one input stage."""
 
     first_step: int
     last_step: int
-    phase: int
-    passes: tuple[NetworkPass, ...]
-    batch_size: int
-    seq_length: int
-    max_predictions: int
+    phase: int  # its index
+    passes: tuple[NetworkPass, ...]  # the networks that run over each example
+    batch_size: int  # over all replicas
+    seq_length: int  # S
+    max_predictions: int  # M
 
     @property
     def num_steps(self) -> int:

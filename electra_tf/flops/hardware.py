@@ -33,15 +33,10 @@ class Countable:
 
 @dataclass(frozen=True)
 class Flops(Countable):
-    """Numbers of operations.
+    """Numbers of operations."""
 
-    Attributes:
-        products: operations in matrix products; a multiplication and the addition after it are two operations.
-        elementwise: all other operations.
-    """
-
-    products: int = 0
-    elementwise: int = 0
+    products: int = 0  # in matrix products; a multiplication and the addition after it are two operations
+    elementwise: int = 0  # all others
 
     @property
     def total(self) -> int:
@@ -63,9 +58,8 @@ class PassFlops(Countable):
 def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> dict[str, PassFlops]:
     """FLOPs of one example of a training step in one network, by part of the network.
 
-    Args:
-        seq_length: S; padding costs as much as other tokens.
-        max_predictions: M, the slots for masked positions, empty ones included.
+    Padding costs as much as other tokens (`seq_length`, S), and empty slots for masked positions as much as others
+    (`max_predictions`, M).
     """
     encoder = network.encoder
     sums = len(encoder.table_rows) - 1  # of the look-ups

@@ -100,19 +100,13 @@ class TransformerLayer(EncoderPart):
 
 
 class JoinedWeights(NamedTuple):
-    """The weights of a layer for inference.
+    """The weights of a layer for inference."""
 
-    Attributes:
-        qkv_kernel, qkv_bias: [H, 3 H] and [3 H]; those of the queries are scaled by 1 / sqrt(D).
-        intermediate: kernel and bias of the feed-forward network's first product.
-        attention_output, output: kernel and bias of a projection to the hidden size, gamma and beta of the LayerNorm.
-    """
-
-    qkv_kernel: tf.Tensor
-    qkv_bias: tf.Tensor
-    intermediate: tuple[tf.Tensor, ...]
-    attention_output: tuple[tf.Tensor, ...]
-    output: tuple[tf.Tensor, ...]
+    qkv_kernel: tf.Tensor  # [H, 3 H]; those of the queries are scaled by 1 / sqrt(D), as in the bias
+    qkv_bias: tf.Tensor  # [3 H]
+    intermediate: tuple[tf.Tensor, ...]  # kernel and bias of the feed-forward network's first product
+    attention_output: tuple[tf.Tensor, ...]  # kernel and bias of the projection, gamma and beta of the LayerNorm
+    output: tuple[tf.Tensor, ...]  # likewise
 
 
 def inference_layer(

@@ -25,21 +25,13 @@ def final_norm(config: EncoderConfig) -> LayerNorm | None:
 
 
 class EncoderOutput(NamedTuple):
-    """The output of an encoder.
+    """The output of an encoder."""
 
-    Attributes:
-        sequence_output: [B, S, H], the last layer's output.
-        pooled_output: [B, H], the last layer's vector of the row's first token, [CLS]: ELECTRA has no pooler layer.
-        embedding_output: [B, S, H], the input of the first layer.
-        all_layer_outputs: L tensors [B, S, H]; the last is `sequence_output`.
-        attention_probs: L tensors [B, A, S, S] float32, rows sum to 1; for inspection. Empty in training and with
-            blocks that do not return them.
-    """
-
-    sequence_output: tf.Tensor
-    pooled_output: tf.Tensor
-    embedding_output: tf.Tensor
-    all_layer_outputs: tuple[tf.Tensor, ...]
+    sequence_output: tf.Tensor  # [B, S, H], the last layer's output
+    pooled_output: tf.Tensor  # [B, H], of it the vector of the row's first token, [CLS]: ELECTRA has no pooler layer
+    embedding_output: tf.Tensor  # [B, S, H], the input of the first layer
+    all_layer_outputs: tuple[tf.Tensor, ...]  # L tensors [B, S, H]; the last is `sequence_output`
+    # L tensors [B, A, S, S] float32, for inspection. Empty in training and with blocks that do not return them.
     attention_probs: tuple[tf.Tensor, ...]
 
 

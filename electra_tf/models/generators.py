@@ -16,19 +16,14 @@ Distribution = VocabularyLogits | ContextFreeLogits
 
 
 class GeneratorOutput(NamedTuple):
-    """The output of a generator.
+    """The output of a generator."""
 
-    Attributes:
-        distribution: over the vocabulary, at each masked position.
-        hidden: [B, M, G], the vectors that the logits were computed from; only of a `TransformerGenerator`.
-        encoder_output: the encoder's output for the whole sequence; only of a `TransformerGenerator`.
-        everywhere: the logits at all S positions, for losses only, which need not compute them all at once; only of a
-            `TwoTowerGenerator`, whose `distribution` has no gradient.
-    """
-
-    distribution: Distribution
+    distribution: Distribution  # over the vocabulary, at each masked position
+    # Of a `TransformerGenerator`: [B, M, G], what the logits were computed from; and the output for the whole sequence.
     hidden: tf.Tensor | None = None
     encoder_output: EncoderOutput | None = None
+    # Of a `TwoTowerGenerator`, whose `distribution` has no gradient: the logits at all S positions, for losses only,
+    # which need not compute them all at once.
     everywhere: VocabularyLogits | None = None
 
     @property
@@ -100,10 +95,8 @@ class UniformGenerator(_FixedGenerator):
 class UnigramGenerator(_FixedGenerator):
     """Proposes tokens as often as they occur in the training text (paper, section 3.2).
 
-    Tokens that occur in no text are never proposed: [PAD], [MASK], [CLS] and [SEP]. [UNK] stands for words of the text
-    and is proposed as often as they occur.
-
-    The counts are a non-trainable variable, so that a checkpoint contains them; before `adopt_counts` all are 1.
+    [UNK] stands for words of the text; the other special tokens are never proposed. The counts are a non-trainable
+    variable, so that a checkpoint contains them; before `adopt_counts` all are 1.
     """
 
     def build(self, input_shape: Shape) -> None:

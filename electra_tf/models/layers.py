@@ -15,23 +15,14 @@ from electra_tf.ops.reference import REFERENCE, ReferenceOps
 
 @dataclass(frozen=True)
 class ForwardContext:
-    """How a forward pass is run; passed down through every layer.
+    """How a forward pass is run; passed down through every layer."""
 
-    Attributes:
-        training: whether the pass belongs to a training step.
-        random: the stream to draw from. Inference without sampling needs none.
-        rematerialize: whether the gradient computes each layer again instead of keeping its tensors.
-        dropout_enabled: whether training applies dropout; False for frozen networks.
-        creates_variables: whether the pass only creates variables; encoder layers are built, not computed.
-        ops: the implementation of the operations: `REFERENCE` or an `electra_tf.ops.fused.FusedOps`.
-    """
-
-    training: bool = False
-    random: RandomStream | None = None
-    rematerialize: bool = False
-    dropout_enabled: bool = True
-    creates_variables: bool = False
-    ops: ReferenceOps = REFERENCE
+    training: bool = False  # whether the pass belongs to a training step
+    random: RandomStream | None = None  # to draw from; inference without sampling needs none
+    rematerialize: bool = False  # whether the gradient computes each layer again instead of keeping its tensors
+    dropout_enabled: bool = True  # False for frozen networks
+    creates_variables: bool = False  # whether encoder layers are built, and not computed
+    ops: ReferenceOps = REFERENCE  # or an `electra_tf.ops.fused.FusedOps`
 
     def fold_in(self, name: str) -> "ForwardContext":
         """The context of a named part of the model, whose random numbers are independent of other parts'."""
@@ -44,11 +35,7 @@ class ForwardContext:
     def dropout(self, values: tf.Tensor, rate: float, name: str) -> tf.Tensor:
         """Zeroes a share `rate` of `values` and scales the rest by 1 / (1 - rate); the identity in inference.
 
-        Args:
-            values: [B, ...] with static inner dimensions.
-            rate: in [0, 1).
-            name: unique among the draws of this context.
-        Returns: like `values`.
+        Args: values: [B, ...] with static inner dimensions.        name: unique among the draws of this context.
         """
         return self.ops.dropout(values, self.dropout_key(rate, name))
 

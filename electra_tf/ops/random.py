@@ -37,16 +37,11 @@ _FACTORS = (0xED5AD4BB, 0xAC4C1B51, 0x31848BAB)
 
 
 class DropoutKey(NamedTuple):
-    """A dropout mask that is not drawn yet: the argument of a function that many layers share.
+    """A dropout mask that is not drawn yet: the argument of a function that many layers share."""
 
-    Attributes:
-        words: [3] uint32: two words of the key, a hash of (seed, name) xor the step; and the index of row 0 in the
-            global batch.
-        rate: the share that is dropped, in [0, 1).
-    """
-
+    # [3] uint32: two words of the key, a hash of (seed, name) xor the step; and the index of row 0 in the global batch.
     words: tf.Tensor
-    rate: float
+    rate: float  # the share that is dropped, in [0, 1)
 
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""

@@ -39,18 +39,12 @@ def gelu(values: tf.Tensor) -> tf.Tensor:
 
 
 class AttentionOptions(NamedTuple):
-    """What attention does between its two products.
+    """What attention does between its two products."""
 
-    Attributes:
-        dropout_key: the mask of dropout; None: no dropout.
-        attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
-            `right_to_left`: to its own and later positions.
-        window: the largest distance between a query and a key that it attends to; None: any.
-    """
-
-    dropout_key: DropoutKey | None = None
+    dropout_key: DropoutKey | None = None  # None: no dropout
+    # left_to_right: a query attends to its own and earlier positions; right_to_left: to its own and later positions.
     attention_mask: str = "bidirectional"
-    window: int | None = None
+    window: int | None = None  # the largest distance between a query and a key that it attends to; None: any
 
 
 class ReferenceOps:

@@ -22,19 +22,12 @@ Served = tuple[Callable[..., ServedOutputs], list[tf.TensorSpec]]
 
 @dataclass(frozen=True)
 class ServingShapes:
-    """The shapes of the served functions' inputs.
+    """The shapes of the served functions' inputs."""
 
-    Attributes:
-        max_seq_length: the largest number of tokens in a row, special tokens included. Longer texts are truncated, or
-            cut into windows.
-        batch_size: the number of texts in every call; None: any number.
-        pad_to_max_length: whether all rows have `max_seq_length` tokens; otherwise, rows are as long as the
-            call's longest.
-    """
-
+    # The most tokens in a row, special ones included; longer texts are truncated, or cut into windows.
     max_seq_length: int
-    batch_size: int | None = None
-    pad_to_max_length: bool = False
+    batch_size: int | None = None  # the number of texts in every call; None: any number
+    pad_to_max_length: bool = False  # whether all rows have `max_seq_length` tokens, or as many as the call's longest
 
     @property
     def width(self) -> int | None:

@@ -38,19 +38,13 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
 
 
 class AllTokensMlmForward(NamedTuple):
-    """The results of one forward pass.
-
-    Attributes:
-        losses: [B, S] float32, the encoder's -log p(original token) in nats.
-        is_correct: [B, S] bool, true where no token is more likely than the original one.
-        copy_probability: [B, S] float32; None without the copy mechanism.
-    """
+    """The results of one forward pass."""
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
-    losses: tf.Tensor
-    is_correct: tf.Tensor
-    copy_probability: tf.Tensor | None = None
+    losses: tf.Tensor  # [B, S] float32, the encoder's -log p(original token) in nats
+    is_correct: tf.Tensor  # [B, S] bool, true where no token is more likely than the original one
+    copy_probability: tf.Tensor | None = None  # [B, S] float32; None without the copy mechanism
 
 
 @register_objective(AllTokensMlmConfig)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.config.loader import Override, merge, read_values
+from electra_tf.config.loader import Override, read_values
 from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
@@ -159,11 +159,6 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
             for stage, share in zip(self.all_stages, shares, strict=True)
         )
 
-    @property
-    def max_predictions(self) -> int:
-        """M, the number of slots for masked positions in one sequence."""
-        return self.masking.max_predictions(self.data.max_seq_length)
-
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[Override] = ()) -> PretrainingConfig:
     """Loads a run's configuration.
@@ -175,12 +170,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[Override] = ()
 
     Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
     """
-    return parse_config(*read_values(path, overrides, _INHERITED))
-
-
-def merge_settings(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The settings `base` changed by `changes`, as by a child file or by `--set`."""
-    return merge(base, changes, _INHERITED)
+    return parse_config(*read_values(path, overrides, INHERITED))
 
 
 def parse_config(values: dict[str, Any], source: str) -> PretrainingConfig:
@@ -217,4 +207,5 @@ def _inherited_of_generator(old: dict[str, Any], changes: dict[str, Any]) -> dic
     return old if changes.get("kind", kind) == kind else {}
 
 
-_INHERITED = {"objective": _inherited_of_objective, "generator": _inherited_of_generator}
+# For `merge`: what a group of a child takes over from its base.
+INHERITED = {"objective": _inherited_of_objective, "generator": _inherited_of_generator}

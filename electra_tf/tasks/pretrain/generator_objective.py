@@ -93,11 +93,8 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
     def _require_equal_sizes(self, run: PretrainingConfig, names: Iterable[str], setting: str) -> None:
         assert isinstance(self.generator, TransformerGeneratorConfig)
         generator = self.generator.encoder(run.encoder)
-        different = [
-            f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
-            for name in names
-            if getattr(generator, name) != getattr(run.encoder, name)
-        ]
+        sizes = [(name, getattr(generator, name), getattr(run.encoder, name)) for name in names]
+        different = [f"its {name} is {own}, the discriminator's {other}" for name, own, other in sizes if own != other]
         if different:
             raise ValueError(
                 f"{setting} needs a generator of the discriminator's size: {'; '.join(different)}; leave "
@@ -137,17 +134,11 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
 
 class CorruptedInput(NamedTuple):
-    """The input of the encoder that reads the generator's samples.
+    """The input of the encoder that reads the generator's samples."""
 
-    Attributes:
-        sampled_ids: [B, M] int32, the generator's samples.
-        input_ids: [B, S] int32, the original input with the samples written in.
-        is_replaced: [B, S] int32, 1 where the token differs from the original.
-    """
-
-    sampled_ids: tf.Tensor
-    input_ids: tf.Tensor
-    is_replaced: tf.Tensor
+    sampled_ids: tf.Tensor  # [B, M] int32, the generator's samples
+    input_ids: tf.Tensor  # [B, S] int32, the original input with the samples written in
+    is_replaced: tf.Tensor  # [B, S] int32, 1 where the token differs from the original
 
 
 class GeneratorObjective(Objective):

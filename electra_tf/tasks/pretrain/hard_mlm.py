@@ -64,18 +64,12 @@ class HardMlmConfig(BertMlmConfig):
 
 
 class HardMlmForward(NamedTuple):
-    """The results of one forward pass.
+    """The results of one forward pass."""
 
-    Attributes:
-        batch: with the masks that are used.
-        predicted: [B, S] float32, the losses that the small network predicts, in nats.
-        losses: [B, M] float32, the masked LM's losses in nats.
-    """
-
-    batch: Batch
-    predicted: tf.Tensor
+    batch: Batch  # with the masks that are used
+    predicted: tf.Tensor  # [B, S] float32, the losses that the small network predicts, in nats
     distribution: Distribution
-    losses: tf.Tensor
+    losses: tf.Tensor  # [B, M] float32, the masked LM's losses in nats
 
 
 @register_objective(HardMlmConfig)
