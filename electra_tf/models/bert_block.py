@@ -122,7 +122,8 @@ def inference_layer(
     heads = [shape[0], shape[1], 3, config.num_heads, config.hidden_size // config.num_heads]
     product_of_rows = tf.nn.bias_add(tf.matmul(rows, weights.qkv_kernel), weights.qkv_bias)  # [B*S, 3 H]
     query, key, value = tf.unstack(tf.transpose(tf.reshape(product_of_rows, heads), [2, 0, 3, 1, 4]))  # [B, A, S, D]
-    probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, attention_mask))
+    options = AttentionOptions(attention_mask=attention_mask)
+    probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options))
     mixed = tf.transpose(tf.matmul(tf.cast(probs, value.dtype), value), [0, 2, 1, 3])  # [B, S, A, D]
 
     def add_layer_norm(values: tf.Tensor, residual: tf.Tensor, weights: tuple[tf.Tensor, ...]) -> tf.Tensor:

@@ -9,15 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import (
-    INFERENCE,
-    ForwardContext,
-    LayerNorm,
-    Part,
-    Shape,
-    as_tensor,
-    truncated_normal,
-)
+from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, Part, Shape, as_tensor, truncated_normal
 
 
 class Embeddings(Part):

@@ -149,16 +149,13 @@ class FusedOps(ReferenceOps):
 
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
-        dropout_key, attention_mask, window = options
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
             return super().attention(query, key, value, key_mask, options)
-
-        def masked(scores: tf.Tensor) -> tf.Tensor:
-            return masked_scores(scores, key_mask, attention_mask, window)
+        dropout_key = options.dropout_key
 
         @custom_gradient
         def operation(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> WithGradient:
-            scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+            scores = masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options)  # [B, A, Q, K]
             largest = tf.reduce_max(scores, axis=-1, keepdims=True)
             powers = tf.exp(scores - largest)
             totals = tf.reduce_sum(powers, axis=-1, keepdims=True)
@@ -175,7 +172,7 @@ class FusedOps(ReferenceOps):
                 query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
                     *inputs, words, *results, upstream
                 )
-                scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+                scores = masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options)
                 probs = tf.exp(scores - largest) * (1.0 / totals)
                 dropped = apply_dropout(probs, dropout_key and dropout_key._replace(words=words))
                 d_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
@@ -191,14 +188,13 @@ class FusedOps(ReferenceOps):
 
     def attention_probs(self, scores: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions) -> tf.Tensor:
         """As the reference; the gradient keeps the probabilities before and after dropout."""
-        dropout_key, attention_mask, window = options
         drop = self._compiled(self._drop_probs, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 
         @custom_gradient
         def operation(scores: tf.Tensor) -> WithGradient:
             # On a CPU TensorFlow's softmax is twice as fast as XLA's.
-            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window)), dropout_key)
+            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, options)), options.dropout_key)
             return dropped, lambda upstream: gradient(probs, dropped, upstream)
 
         return operation(scores)

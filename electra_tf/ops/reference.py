@@ -118,7 +118,7 @@ class ReferenceOps:
                 numbers of sequences, float32 (`key_mask_of`): a query attends to the keys with its own number.
         Returns: [B, A, Q, K] in the dtype of `scores`.
         """
-        probs = tf.nn.softmax(masked_scores(scores, key_mask, options.attention_mask, options.window))
+        probs = tf.nn.softmax(masked_scores(scores, key_mask, options))
         return tf.cast(apply_dropout(probs, options.dropout_key), scores.dtype)
 
     def attention(
@@ -256,11 +256,12 @@ class ReferenceOps:
 REFERENCE = ReferenceOps()
 
 
-def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, window: int | None = None) -> tf.Tensor:
+def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions) -> tf.Tensor:
     """The scores in float32: low where a key is padding, -inf where the mask or the window hides it.
 
-    Args: as for `ReferenceOps.attention_probs` and `AttentionOptions`.
+    Args: as for `ReferenceOps.attention_probs`.
     """
+    _, attention_mask, window = options
     num_queries, num_keys = (scores.shape[axis] or tf.shape(scores)[axis] for axis in (-2, -1))
     first_query = (num_keys - num_queries) // 2
     per_key = key_mask[:, tf.newaxis] if len(key_mask.shape) == 2 else key_mask
