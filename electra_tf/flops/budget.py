@@ -51,13 +51,11 @@ class StepRange:
         return max(0, min(step, self.last_step) - self.first_step)
 
     def example(self) -> Spent:
-        """The cost of one example."""
         of_paper = paper.example_flops(self.passes, self.seq_length)
         of_hardware = hardware.example_flops(self.passes, self.seq_length, self.max_predictions)
         return Spent(of_paper, of_hardware, examples=1, token_slots=self.seq_length)
 
     def step(self) -> Spent:
-        """The cost of one step."""
         return self.example() * self.batch_size
 
 

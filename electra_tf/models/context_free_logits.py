@@ -57,9 +57,7 @@ class ContextFreeLogits:
         Draws the column and then the entry in it, as `VocabularyLogits` does: a single float32 cumulative sum over a
         large vocabulary would lose the rarest tokens.
 
-        Args:
-            context: with the random stream to draw from.
-            forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
+        Args: forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.
         """
         shares = self._counts / tf.reduce_max(self._counts)

@@ -35,9 +35,7 @@ class GeneratorOutput(NamedTuple):
 class TransformerGenerator(Part):
     """A masked language model: an encoder and a masked-LM head.
 
-    Call:
-        masked_input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`.        positions: [B, M] int32.
-    Returns: `GeneratorOutput`.
+    Call: as of an `Encoder`, and positions: [B, M] int32. Returns: `GeneratorOutput`.
     """
 
     def __init__(self, encoder: Encoder, head: MaskedLmHead, **layer_options: Any) -> None:

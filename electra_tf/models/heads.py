@@ -59,10 +59,7 @@ class MaskedLmHead(_WordTableHead):
     The authors' form, and ModernBERT's, whose dense layer has no bias by default; the paper's formula has the product
     alone.
 
-    Args: as for `_WordTableHead`.
-    Call:
-        hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
-    Returns: `VocabularyLogits`.
+    Call: hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
     """
 
     _surplus = 0  # the number of last entries that have no token
@@ -88,9 +85,7 @@ class MaskedLmHead(_WordTableHead):
 class WordSelectionHead(_WordTableHead):
     """Selects each token from candidates: products with the candidates' rows of the word table, without a bias.
 
-    Args: as for `_WordTableHead`.
-    Call:
-        hidden: [B, M, H], the encoder's output at M positions.        candidates: [B, M, K] int32, tokens.
+    Call: hidden: [B, M, H], the encoder's output at M positions.        candidates: [B, M, K] int32, tokens.
     Returns: [B, M, K] float32 logits.
     Source: Shen et al. 2021; `MultiWordSelectionHead` of the TensorFlow Model Garden.
     """
@@ -106,9 +101,7 @@ class ReplacedTokenHead(Part):
     The authors' form; the paper's formula has a single product with a vector. With some blocks (`has_head_norm`) a
     LayerNorm stands between the two, as in Hugging Face's `ModernBertForTokenClassification`.
 
-    Call:
-        hidden: [B, S, H].
-    Returns: [B, S] float32 logits; positive means replaced.
+    Call: hidden: [B, S, H]. Returns: [B, S] float32 logits; positive means replaced.
     """
 
     def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
@@ -131,9 +124,7 @@ class ReplacedTokenHead(Part):
 class ReplacedTokenBranch(Part):
     """A replaced-token head on an encoder layer of its own, which takes the place of the encoder's last one.
 
-    Call:
-        hidden: [B, S, H], the input of the encoder's last layer.        key_mask: as of the layer.
-    Returns: as `ReplacedTokenHead`.
+    Call: hidden: [B, S, H], the input of the encoder's last layer.        key_mask: as of the layer.
     """
 
     def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
@@ -153,9 +144,7 @@ class ReplacedTokenBranch(Part):
 class CopyHead(Part):
     """Predicts whether each token is copied from the input: dense to one unit (paper section 3.5, "a sigmoid layer").
 
-    Call:
-        hidden: [B, S, H].
-    Returns: [B, S] float32 logits of the copy probability.
+    Call: hidden: [B, S, H]. Returns: [B, S] float32 logits of the copy probability.
     """
 
     def __init__(self, **layer_options: Any) -> None:
@@ -172,9 +161,7 @@ class DifficultyModel(Part):
 
     It begins at ln V, the loss of an untrained masked LM.
 
-    Call:
-        input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`, nothing masked.
-    Returns: [B, S] float32, in nats.
+    Call: as of an `Encoder`, nothing masked. Returns: [B, S] float32, in nats.
     """
 
     def __init__(self, encoder: Encoder, **layer_options: Any) -> None:

@@ -149,9 +149,7 @@ class Dense(Linear):
     On a CPU TensorFlow sums a bfloat16 bias gradient in bfloat16, where a sum stops growing at a few hundred times its
     summands: over 2,048 tokens half of the gradient was missing.
 
-    Call:
-        values: [B, S, H].
-    Returns: [B, S, F] in the layer's compute dtype.
+    Call: values: [B, S, H]. Returns: [B, S, F] in the layer's compute dtype.
     """
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
@@ -170,11 +168,9 @@ class DenseGelu(Dense):
 class LayerNorm(Part):
     """Normalises the last axis to mean 0 and variance 1, then scales and shifts it.
 
-    Args:
-        epsilon: added to the variance.        use_bias: whether it shifts.
-    Call:
-        values: [..., H], float32 or bfloat16.
-    Returns: like `values`. Statistics, scale and offset are float32, whatever the policy of the layers around it.
+    Args: epsilon: added to the variance.        use_bias: whether it shifts.
+    Call: values: [..., H], float32 or bfloat16. Returns: like `values`.
+    Statistics, scale and offset are float32, whatever the policy of the layers around it.
     """
 
     def __init__(self, epsilon: float, use_bias: bool = True, **layer_options: Any) -> None:

@@ -73,11 +73,7 @@ class ModernLayer(EncoderPart):
 
 
 def rotary_tables(positions: tf.Tensor, head_size: int, theta: float, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
-    """Cosines and sines of the angles p * theta ** (-2 i / D), [..., D / 2] float32 with the precision of `dtype`.
-
-    Args:
-        positions: p, [...] float32.
-    """
+    """Cosines and sines of the angles p * theta ** (-2 i / D), [..., D / 2] float32 with the precision of `dtype`."""
     frequencies = np.float32(1.0) / np.float32(theta) ** (np.arange(0, head_size, 2, dtype=np.float32) / head_size)
     angles = positions[..., tf.newaxis] * frequencies.astype(np.float32)
     # Rounded as in Hugging Face's models.

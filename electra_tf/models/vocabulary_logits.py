@@ -74,7 +74,6 @@ class VocabularyLogits:
         Draws the column and then the entry in it, each by inverting its cumulative distribution.
 
         Args:
-            context: with the random stream to draw from.
             temperature: a number or a scalar float32.
             forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.

@@ -70,7 +70,6 @@ class AllTokensMlm(GeneratorObjective):
         return {**denominators, "masked_positions": num_masked, "unmasked_positions": num_unmasked}
 
     def forward(self, batch: Batch, context: ForwardContext) -> AllTokensMlmForward:
-        """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
@@ -92,7 +91,6 @@ class AllTokensMlm(GeneratorObjective):
         return {**super().loss_totals(batch, forward), "all_tokens_lm": loss}
 
     def extra_metrics(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        """The metrics of the samples, the encoder's accuracy, and the probability of copying."""
         totals = {
             "replaced_fraction": weighted_total(forward.corrupted.is_replaced, batch["input_mask"], "tokens"),
             **super().extra_metrics(batch, forward),
@@ -120,15 +118,13 @@ class AllTokensMlm(GeneratorObjective):
 
 
 def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:
-    """-log p(token) in nats where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
+    """-log p(token) in nats, [B, S], where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
 
     Computed with logarithms, so that neither a certain copy nor an impossible token gives log 0.
 
     Args:
-        losses: [B, S] float32, -log softmax(token).
-        copy_logits: [B, S] float32, whose sigmoid is the copy probability.
+        losses: [B, S] float32, -log softmax(token).        copy_logits: [B, S] float32, whose sigmoid is copy.
         is_input: [B, S] bool, whether the token is the input token.
-    Returns: [B, S] float32.
     Source: paper section 3.5, "All-Tokens MLM".
     """
     log_copied, log_drawn = tf.math.log_sigmoid(copy_logits), tf.math.log_sigmoid(-copy_logits) - losses

@@ -207,12 +207,10 @@ class GeneratorObjective(Objective):
         return self.config.objective.temperature
 
     def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
-        """The encoder's output for the corrupted input."""
         inputs = mask_and_segments(batch)
         return self.discriminator(corrupted.input_ids, **inputs, context=context.fold_in("discriminator"))
 
     def loss_totals(self, batch: Batch, forward: Any) -> dict[str, Total]:
-        """The generator's loss."""
         return {"masked_lm": masked_lm_loss(forward.generated.distribution, batch)}
 
     def extra_metrics(self, batch: Batch, forward: Any) -> dict[str, Total]:

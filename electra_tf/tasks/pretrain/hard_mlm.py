@@ -93,7 +93,6 @@ class HardMlm(BertMlm):
         return {**super().denominators(batch), "words": count_of(word_tokens(batch))}
 
     def forward(self, batch: Batch, context: ForwardContext) -> HardMlmForward:
-        """Predicts the losses, draws the masks again in training, and predicts the masked tokens."""
         predicted = self.predict_losses(batch, context)
         if context.training:
             batch = self.with_hard_masks(batch, predicted, context)
@@ -109,7 +108,6 @@ class HardMlm(BertMlm):
         }
 
     def extra_metrics(self, batch: Batch, forward: HardMlmForward) -> dict[str, Total]:
-        """The mean of the predicted losses over the masked tokens and over all words."""
         return {
             "difficulty_of_masked": over_masked_tokens(at_masked_positions(forward.predicted, forward.batch), batch),
             "difficulty_of_all": weighted_total(forward.predicted, word_tokens(batch), "words"),

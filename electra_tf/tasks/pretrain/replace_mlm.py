@@ -46,7 +46,6 @@ class ReplaceMlm(GeneratorObjective):
         )
 
     def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
-        """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
         hidden = at_masked_positions(self.encode(batch, corrupted, context).sequence_output, batch)  # [B, M, H]
