@@ -1,7 +1,7 @@
 """BERT's encoder layer, as ELECTRA uses it: LayerNorm after each residual sum."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,6 +9,9 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, Shape, product
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import REFERENCE, AttentionOptions, ReferenceOps, float32, gelu, masked_scores
+
+# By the part of a layer: kernel and bias of its product, and if it ends with a LayerNorm, gamma and beta.
+Weights = dict[str, tuple[tf.Tensor, ...]]
 
 
 # Two layers that only hold weights: by their paths (`attention/query/kernel`) checkpoints name the variables.
@@ -42,12 +45,8 @@ class _ResidualOutput(EncoderPart):
 class TransformerLayer(EncoderPart):
     """One encoder layer: self-attention, then the feed-forward network, each with residual and LayerNorm.
 
-    Args:
-        index: the number of the layer, from 0; all layers are alike.
-        attention_mask: see `AttentionOptions`.
-    Call:
-        hidden: [B, S, H].
-        key_mask: [B, S], see `electra_tf.ops.reference.key_mask_of`; all queries are computed.
+    Args: index: the number of the layer, from 0; all layers are alike.        attention_mask: see `AttentionOptions`.
+    Call: hidden: [B, S, H].        key_mask: [B, S], see `electra_tf.ops.reference.key_mask_of`.
     Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, or None in training.
     """
 
@@ -83,36 +82,26 @@ class TransformerLayer(EncoderPart):
         compute = context.ops.shared(_training_layer, config=config, ops=context.ops, **options)
         return compute(hidden, key_mask, weights, dropout_keys), None
 
-    def joined_weights(self, dtype: str | None = None) -> "JoinedWeights":
-        """The weights as tensors, those of queries, keys and values side by side; see `Linear.tensors`."""
+    def joined_weights(self, dtype: str | None = None) -> Weights:
+        """As `_weights`, with those of queries, keys and values side by side, as `qkv`."""
         weights = self._weights(dtype)
-        others = (weights[name] for name in ("intermediate", "attention_output", "output"))
-        return JoinedWeights(*_joined_qkv(weights, self.config), *others)
+        others = {name: weights[name] for name in ("intermediate", "attention_output", "output")}
+        return {"qkv": _joined_qkv(weights, self.config), **others}
 
-    def _weights(self, dtype: str | None = None) -> dict[str, tuple[tf.Tensor, ...]]:
-        """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
+    def _weights(self, dtype: str | None = None) -> Weights:
+        """The weights as tensors, in the dtype of `Linear.tensors`."""
         attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
         dense = (attention.query, attention.key, attention.value, self.intermediate)
-        weights: dict[str, tuple[tf.Tensor, ...]] = {layer.name: layer.tensors(dtype) for layer in dense}
+        weights: Weights = {layer.name: layer.tensors(dtype) for layer in dense}
         for part in outputs:
             weights[part.name] = (*part.projection.tensors(dtype), *part.layer_norm.tensors())
         return weights
 
 
-class JoinedWeights(NamedTuple):
-    """The weights of a layer for inference."""
-
-    qkv_kernel: tf.Tensor  # [H, 3 H]; those of the queries are scaled by 1 / sqrt(D), as in the bias
-    qkv_bias: tf.Tensor  # [3 H]
-    intermediate: tuple[tf.Tensor, ...]  # kernel and bias of the feed-forward network's first product
-    attention_output: tuple[tf.Tensor, ...]  # kernel and bias of the projection, gamma and beta of the LayerNorm
-    output: tuple[tf.Tensor, ...]  # likewise
-
-
 def inference_layer(
-    hidden: tf.Tensor, key_mask: tf.Tensor, weights: JoinedWeights, config: EncoderConfig, attention_mask: str
+    hidden: tf.Tensor, key_mask: tf.Tensor, weights: Weights, config: EncoderConfig, attention_mask: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The formula of `TransformerLayer` in inference; arguments and results are those of the layer.
+    """The formula of `TransformerLayer` in inference, with its `joined_weights`; results are those of the layer.
 
     It multiplies matrices of two axes and adds the bias by `BiasAdd`; TensorFlow's graph optimizer fuses both, and a
     GELU by erf, into one oneDNN operation.
@@ -120,7 +109,8 @@ def inference_layer(
     shape = tf.shape(hidden)  # [B, S, H]
     rows = tf.reshape(hidden, [-1, config.hidden_size])  # [B*S, H]
     heads = [shape[0], shape[1], 3, config.num_heads, config.hidden_size // config.num_heads]
-    product_of_rows = tf.nn.bias_add(tf.matmul(rows, weights.qkv_kernel), weights.qkv_bias)  # [B*S, 3 H]
+    kernel, bias = weights["qkv"]
+    product_of_rows = tf.nn.bias_add(tf.matmul(rows, kernel), bias)  # [B*S, 3 H]
     query, key, value = tf.unstack(tf.transpose(tf.reshape(product_of_rows, heads), [2, 0, 3, 1, 4]))  # [B, A, S, D]
     options = AttentionOptions(attention_mask=attention_mask)
     probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options))
@@ -131,13 +121,13 @@ def inference_layer(
         summed = float32(tf.nn.bias_add(tf.matmul(values, kernel), bias)) + float32(residual)
         return tf.cast(REFERENCE.layer_norm(summed, gamma, beta, epsilon=config.layer_norm_epsilon), values.dtype)
 
-    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, weights.attention_output)
-    kernel, bias = weights.intermediate
+    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, weights["attention_output"])
+    kernel, bias = weights["intermediate"]
     expanded = gelu(tf.nn.bias_add(tf.matmul(rows, kernel), bias))  # [B*S, F]
-    return tf.reshape(add_layer_norm(expanded, rows, weights.output), shape), probs
+    return tf.reshape(add_layer_norm(expanded, rows, weights["output"]), shape), probs
 
 
-def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig) -> tuple[tf.Tensor, tf.Tensor]:
+def _joined_qkv(weights: Weights, config: EncoderConfig) -> tuple[tf.Tensor, tf.Tensor]:
     """Kernel and bias of one product for queries, keys and values; queries are scaled, through their kernel."""
     kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
     scale = tf.cast(1.0 / math.sqrt(config.hidden_size // config.num_heads), kernels[0].dtype)
@@ -147,7 +137,7 @@ def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig
 def _training_layer(
     hidden: tf.Tensor,
     key_mask: tf.Tensor,
-    weights: dict[str, tuple[tf.Tensor, ...]],
+    weights: Weights,
     dropout_keys: dict[str, DropoutKey | None],
     *,
     config: EncoderConfig,

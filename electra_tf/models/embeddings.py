@@ -20,9 +20,7 @@ class Embeddings(Part):
     Two encoders that are given the same layer object share the three tables and the LayerNorm, as in the authors' code
     (the paper names token and position embeddings only).
 
-    Args:
-        config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
-        layer_norm: one that exists; None: a new one.
+    Args: layer_norm: one that exists; None: a new one.
     Call:
         input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`; ignored if that is 1.
         position_ids: [B, S] int32; None: 0, 1, 2 ... in each row.
@@ -78,9 +76,7 @@ class DisentangledEmbeddings(Embeddings):
     The losses of this network train the differences, and only the other network's losses train its tables. The
     LayerNorm is this network's own.
 
-    Args:
-        source: the other network's embeddings, of the same sizes. Its weights do not count as this layer's.
-    Call and returns: as `Embeddings`.
+    Args: source: the other network's embeddings, of the same sizes.
     Source: He et al. 2021, "DeBERTaV3", section 3.3 (gradient-disentangled embedding sharing).
     """
 

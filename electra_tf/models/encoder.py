@@ -39,8 +39,7 @@ class Encoder(EncoderPart):
     """Embeddings, projected where their size is not the hidden size, and the transformer layers.
 
     Args:
-        config: the encoder's sizes.
-        embeddings: the embedding layer; passing the same object to two encoders ties them.
+        embeddings: passing the same object to two encoders ties them.
         attention_mask: see `AttentionOptions`.
         other, num_shared: another encoder, whose projection and first `num_shared` layers are this one's too.
     Call:

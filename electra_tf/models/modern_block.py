@@ -27,9 +27,7 @@ class ModernLayer(EncoderPart):
     `global_attention_every_n_layers`-th layer from the first on attends to all tokens, the others to
     `local_attention // 2` tokens on each side.
 
-    Args:
-        index: the number of the layer, from 0.        attention_mask: see `AttentionOptions`.
-    Call: as of a `bert_block.TransformerLayer`; returns None in place of the probabilities.
+    Args and call: as of a `bert_block.TransformerLayer`; returns None in place of the probabilities.
     """
 
     def __init__(

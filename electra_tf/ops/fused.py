@@ -116,9 +116,7 @@ class FusedOps(ReferenceOps):
         three loops of a LayerNorm, and all layers below in a step that is compiled as a whole, so that time and code
         grow with the square of the depth. It does not duplicate divisions, and cannot fold this one by 1.0.
 
-        Args:
-            values: float32.
-            runtime_vector: a vector that is not constant and contains NaN only if `values` does.
+        Args: runtime_vector: a vector that is not constant and contains NaN only if `values`, float32, do.
         """
         if self.device != "cpu":
             return values

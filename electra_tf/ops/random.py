@@ -90,13 +90,7 @@ class RandomStream:
         return RandomStream(self._seed, self._step, first_row, self._name)
 
     def uniform(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
-        """Uniform numbers, by Philox.
-
-        Args:
-            num_examples: rows of this replica's batch, B.
-            shape: the static shape for one example. Each use needs its own `fold_in`, or it gets the same numbers.
-        Returns: [B, *shape] float32 in [0, 1).
-        """
+        """[B, *shape] float32 in [0, 1), by Philox. Each use needs its own `fold_in`, or it gets the same numbers."""
         size = math.prod(shape)
         counts = -(-size // _DRAWS_PER_COUNT)
         start = self._first_example * tf.constant(counts, tf.uint64)

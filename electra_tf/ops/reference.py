@@ -89,9 +89,7 @@ class ReferenceOps:
     def rotate(self, values: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor) -> tf.Tensor:
         """Rotates number i of a vector together with number i + D / 2, by an angle of its position.
 
-        Args:
-            values: [B, A, S, D].        cosines, sines: [S, D / 2] float32.
-        Returns: like `values`.
+        Args: values: [B, A, S, D].        cosines, sines: [S, D / 2] float32. Returns: like `values`.
         """
         first, second = tf.split(float32(values), 2, axis=-1)
         rotated = tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
@@ -100,8 +98,7 @@ class ReferenceOps:
     def split_heads(self, product: tf.Tensor, bias: tf.Tensor | None, num_heads: int) -> tuple[tf.Tensor, ...]:
         """Queries, keys and values of every head from one product with the three kernels side by side.
 
-        Args:
-            product: [B, S, 3 H], queries, keys and values.        bias: [3 H], or None.
+        Args: product: [B, S, 3 H], queries, keys and values.        bias: [3 H], or None.
         Returns: three tensors [B, A, S, D] in the dtype of `product`.
         """
         length = product.shape[1] or tf.shape(product)[1]
@@ -126,9 +123,7 @@ class ReferenceOps:
     ) -> tf.Tensor:
         """The means of the values, weighted by `attention_probs` of the products of queries and keys.
 
-        Args:
-            query: [B, A, Q, D], scaled.        key, value: [B, A, K, D].
-            key_mask, options: as for `attention_probs`.
+        Args: query: [B, A, Q, D], scaled.        key, value: [B, A, K, D].        Others: as for `attention_probs`.
         Returns: [B, A, Q, D] in the dtype of `query`.
         """
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, K]
@@ -151,9 +146,7 @@ class ReferenceOps:
     ) -> tf.Tensor:
         """LayerNorm(dropout(product + bias) + residual).
 
-        Args:
-            product, residual: [B, S, H].        bias, gamma, beta: [H].
-            dropout_key: as for `apply_dropout`.
+        Args: product, residual: [B, S, H].        bias, gamma, beta: [H].
         Returns: [B, S, H] in the dtype of `product`.
         """
         summed = apply_dropout(float32(product) + float32(bias), dropout_key) + float32(residual)
@@ -176,9 +169,7 @@ class ReferenceOps:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The largest logit of each row, [N, 1], and the sum of exp(logit - largest) in each of its columns, [N, 128].
 
-        Args:
-            forbidden_ids: [N] int32, tokens that must not be drawn; None for none.
-            temperature: divides the logits.
+        `temperature` divides the logits; `forbidden_ids`, [N] int32, must not be drawn.
         """
         logits = (products + bias) * (1.0 / temperature)
         if forbidden_ids is not None:
@@ -240,8 +231,7 @@ class ReferenceOps:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The gradients of products [N, V'] and bias [V'].
 
-        Args:
-            log_totals: [N, 1], log-sum-exp of the logits.        upstream: [N], the gradient of -log p(token).
+        Args: log_totals: [N, 1], log-sum-exp of the logits.        upstream: [N], the gradient of -log p(token).
         """
         probs = tf.exp(products + bias - log_totals)
         chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
@@ -306,9 +296,7 @@ def apply_dropout(
 ) -> tf.Tensor:
     """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 
-    Args:
-        dropout_key: the mask, with the rate; None: nothing is dropped.
-        keep_once: a function that is applied to the mask; see `FusedOps`.
+    Args: dropout_key: None: nothing is dropped.        keep_once: is applied to the mask, see `FusedOps`.
     """
     if dropout_key is None:
         return values

@@ -152,10 +152,8 @@ class ServedModel(tf.Module):
             return Rows(*map(tf.identity, tensors))
 
     def with_tokens(self, compute: Callable[[Rows], ServedOutputs], text: tf.Tensor) -> ServedOutputs:
-        """The outputs of a function for texts, and their tokens. T is the length of the rows.
+        """The outputs of a function for [N] texts, UTF-8, and their tokens. T is the length of the rows.
 
-        Args:
-            text: [N] string, UTF-8.
         Returns: the outputs of `compute`, and:
             tokens: [N, T] string; "" in padding.        num_tokens: [N] int32, with [CLS] and [SEP].
             truncated: [N] bool, whether the text was cut.
@@ -165,19 +163,12 @@ class ServedModel(tf.Module):
         return {**compute(rows), "tokens": tokens, "num_tokens": rows.num_tokens, "truncated": truncated}
 
     def _embed(self, text: tf.Tensor) -> ServedOutputs:
-        """Vectors for texts.
-
-        Args:
-            text: [N] string, UTF-8.
-        Returns: the outputs of `_embed_ids` and `with_tokens`.
-        """
+        """The outputs of `_embed_ids` and `with_tokens` for [N] texts, UTF-8."""
         return self.with_tokens(self._vectors, text)
 
     def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """Vectors for token ids.
+        """Vectors for token ids, [N, T] int32 each; the mask is 1 for a token, 0 for padding.
 
-        Args:
-            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
         Returns:
             pooled_output: [N, H] float32, the vector of [CLS].
             sequence_output: [N, T, H] float32, the vector of each token; 0 in padding.

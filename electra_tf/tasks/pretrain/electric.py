@@ -101,11 +101,9 @@ class Electric(Electra):
         return forward._replace(replaced_token_logits=logits, token_losses=losses.token)
 
     def noise_logits(self, energies: tf.Tensor, token_losses: tf.Tensor) -> tf.Tensor:
-        """The log odds of noise: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise.
+        """The log odds of noise: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise: [B, S] float32.
 
-        Args:
-            energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
-        Returns: [B, S] float32.
+        Args: energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
         """
         noise_fraction = self.config.masking.fraction_at(1.0)
         return energies - token_losses + math.log(noise_fraction / (1.0 - noise_fraction))

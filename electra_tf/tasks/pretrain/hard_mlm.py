@@ -130,10 +130,8 @@ class HardMlm(BertMlm):
     def with_hard_masks(self, batch: Batch, predicted: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         """The batch with its masks drawn again: equally many in each row, hard tokens with a higher probability.
 
-        Each slot keeps its kind of replacement: [MASK], a random token or the original.
-
-        Args:
-            predicted: [B, S] float32, the predicted losses; no gradient flows into them.
+        Each slot keeps its kind of replacement: [MASK], a random token or the original. No gradient flows into the
+        predicted losses, [B, S] float32.
         """
         candidates, weights = word_tokens(batch), batch["masked_lm_weights"]
         hardness = tf.where(candidates, tf.stop_gradient(predicted), -tf.float32.max)
