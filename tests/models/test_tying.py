@@ -82,7 +82,7 @@ def test_disentangled_embeddings_begin_as_the_generators_tables_with_their_own_l
     objective = build("gradient_disentangled")
     generator, discriminator = objective.generator.encoder.embeddings, objective.discriminator.embeddings
     for name in TABLES:
-        assert np.array_equal(getattr(discriminator, name), getattr(generator, name))
+        assert np.array_equal(discriminator.table(name), generator.table(name))
     assert discriminator.layer_norm is not generator.layer_norm
     own = {id(v) for v in discriminator.variables}
     assert len(own) == 5 and not own & {id(v) for v in objective.generator.variables}
