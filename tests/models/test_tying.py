@@ -138,7 +138,7 @@ def test_embeddings_are_projected_where_their_size_is_not_the_hidden_size(build,
     objective = build(tying, embedding_size=embedding_size)
     for encoder in (objective.generator.encoder, objective.discriminator):
         assert (encoder.embeddings_project is None) == (encoder.config.hidden_size == embedding_size)
-        assert encoder.embeddings.word_embeddings.shape == [47, embedding_size]
+        assert encoder.embeddings.table("word_embeddings").shape == [47, embedding_size]
     forward = objective.forward(tiny_batch(objective.config, [10, 7, 5, 8]), SAMPLING)
     assert forward.generated.logits.shape == [4, 3, 47]
     assert forward.discriminator_output.sequence_output.shape == [4, 10, 16]

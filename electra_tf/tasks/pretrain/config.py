@@ -53,10 +53,6 @@ class ObjectiveSettings(Settings):
         """The networks that the steps of each phase compute; the numbers of steps add up to `train.num_steps`."""
         raise NotImplementedError
 
-    def schedule_steps(self, run: "PretrainingConfig") -> tuple[int, ...]:
-        """The steps of each part of the schedule, the whole run in total; each part has its own warm-up and decay."""
-        return (run.train.num_steps,)
-
     @property
     def has_generator_network(self) -> bool:
         """True if a network with weights generates tokens for another one."""

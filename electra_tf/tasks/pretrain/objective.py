@@ -95,10 +95,6 @@ class Objective(Task):
                 layer.adopt_num_tokens(len(tokenizer.tokens))
 
     @property
-    def schedule_steps(self) -> tuple[int, ...]:
-        return self.config.objective.schedule_steps(self.config)
-
-    @property
     def cost(self) -> RunCost:
         return RunCost(self.config)
 
