@@ -145,7 +145,7 @@ def sampling_uniform(context: ForwardContext, num_examples: tf.Tensor, num_slots
 
 
 def most_likely(logits: tf.Tensor, forbidden_ids: tf.Tensor | None = None) -> tf.Tensor:
-    """The most likely token that is not forbidden, in place of a sample: [B, M, V], [B, M] int32 -> [B, M] int32."""
+    """The most likely token that is not forbidden, in place of a sample: [B, M, V] -> [B, M] int32; no gradient."""
     logits = tf.stop_gradient(logits)
     if forbidden_ids is not None:
         logits = tf.where(tf.range(logits.shape[-1]) == forbidden_ids[..., tf.newaxis], NEG_INF, logits)
