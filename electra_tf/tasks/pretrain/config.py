@@ -146,14 +146,14 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
     @property
     def stage_maskings(self) -> tuple[MaskingConfig, ...]:
         """The masking of each of `all_stages`, its `masked_fraction` from the stage's first step to its last."""
-        ends = itertools.accumulate((stage.num_steps for stage in self.all_stages), initial=0)
+        ends = itertools.accumulate((stage.num_steps for stage in self.stages), initial=0)
         shares = itertools.pairwise(end / self.train.num_steps for end in ends)
         return tuple(
             self.masking.model_copy(update={"masked_fraction": stage.masked_fraction})
             if stage.masked_fraction
             else self.masking.between(*share)
-            for stage, share in zip(self.all_stages, shares, strict=True)
-        )
+            for stage, share in zip(self.stages, shares, strict=True)
+        ) or (self.masking,)
 
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[Override] = ()) -> PretrainingConfig:
