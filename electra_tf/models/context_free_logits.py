@@ -15,9 +15,7 @@ from electra_tf.ops.vocabulary import inverse_cdf_sample
 class ContextFreeLogits:
     """Probabilities proportional to `counts` at each of B * M positions, without gradient.
 
-    Args:
-        counts: [V] float32, 0 for tokens that are never drawn; at least one is above 0.
-        positions: [B, M]; only the shape is used.
+    Args: counts: [V] float32, 0 for tokens that are never drawn, not for all.        positions: [B, M], for the shape.
     """
 
     def __init__(self, counts: tf.Tensor, positions: tf.Tensor):

@@ -36,7 +36,6 @@ class _WordTableHead(Part):
     """Base of heads that compare vectors with rows of the word table: dense to the embedding size, GELU, LayerNorm.
 
     Args:
-        config: the sizes of the encoder below it.
         embeddings: the layer whose word table is the output table too.
         dtype: policy of the layers before the product. The logits are always float32: the softmax over V and the
             sampling need more than eight bits of mantissa.

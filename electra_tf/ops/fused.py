@@ -50,15 +50,10 @@ def _function(formula: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 @dataclass(frozen=True)
 class FusedOps(ReferenceOps):
-    """`ReferenceOps` for training: some operations as compiled programs with gradients of their own.
+    """`ReferenceOps` for training: some operations as compiled programs with gradients of their own."""
 
-    Attributes:
-        device: `cpu`, `gpu` or `tpu`: where the step runs.
-        whole_step: whether the step is compiled as a whole; then operations are not programs of their own.
-    """
-
-    device: str
-    whole_step: bool
+    device: str  # `cpu`, `gpu` or `tpu`: where the step runs
+    whole_step: bool  # whether the step is compiled as a whole; then operations are not programs of their own
 
     # --- how formulas are compiled
 

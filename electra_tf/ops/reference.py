@@ -53,16 +53,13 @@ class ReferenceOps:
     In the operations of the vocabulary, `products` [N, V'] float32 are the products of N vectors with a word table of
     V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEG_INF` in the added entries. The V'
     logits of a row form a table of 128 columns; a column of a row is one of these.
-
-    Attributes:
-        splits_batch: whether a training step computes two halves of a batch that has them at the same time.
-        whole_step: whether XLA compiles the step as a whole.
     """
 
-    whole_step = False
+    whole_step = False  # whether XLA compiles the step as a whole
 
     @property
     def splits_batch(self) -> bool:
+        """Whether a training step computes two halves of a batch that has them at the same time."""
         return False
 
     def shared(self, formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:

@@ -42,19 +42,12 @@ class ServedModel(tf.Module):
     `max_bytes` of `max_seq_length`. If the tokenizer does not run in graphs, only the functions of ids are served. A
     WordPiece vocabulary drops invalid bytes of UTF-8; with SentencePiece they are unknown characters.
 
-    Args:
-        task: the trained model. It cannot be trained further, because its encoder is changed for inference.
-        tokenizer: the tokenizer of the training.
-
-    Attributes:
-        default: the name of the function for requests that name no signature.
-        has_windows: whether it cuts a long text into windows.
-
+    Args: task: it cannot be trained further, because its encoder is changed for inference.
     Raises: UserError: the model does not allow the shapes.
     """
 
-    default = "embed"
-    has_windows = False
+    default = "embed"  # the function for requests that name no signature
+    has_windows = False  # whether it cuts a long text into windows
 
     def __init__(self, task: Task, tokenizer: Tokenizer, shapes: ServingShapes):
         super().__init__(name="electra")

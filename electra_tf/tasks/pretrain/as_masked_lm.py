@@ -80,9 +80,8 @@ class MaskedLmByDiscriminator(MaskedLmByArgmax):
     `candidates_accuracy`, the share of originals that are among the candidates, which is an upper bound.
 
     Args:
-        discriminate: computes the discriminator's output, [B, S] float32, for a batch.
-        score: computes the score of each candidate from the discriminator's outputs and the generator's probabilities,
-            [B, K] each.
+        discriminate: the discriminator's output, [B, S] float32, for a batch.
+        score: the scores of candidates from its outputs and the generator's probabilities, [B, K] each.
     """
 
     def __init__(

@@ -161,9 +161,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[Override] = ()
 
     Args:
         path: a YAML file; its `base:`, if any, names a parent file relative to it.
-        overrides: `a.b=value` texts, whose value is YAML, or pairs of a path and a value. The last one for a setting
-            is used. Together they change the file as a child file would.
-
+        overrides: `a.b=value` texts, whose value is YAML, or pairs of a path and a value. Together they change the file
+            as a child file would; the last one for a setting counts.
     Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
     """
     return parse_config(*read_values(path, overrides, INHERITED))
