@@ -96,7 +96,7 @@ class RandomStream:
         start = self._first_example * tf.constant(counts, tf.uint64)
         bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=[num_examples, counts * _DRAWS_PER_COUNT],
-            key=tf.constant([int.from_bytes(self._digest(), "little")], tf.uint64),
+            key=tf.constant([self._key()], tf.uint64),
             counter=tf.stack([start, self._step]),
             alg=_PHILOX,
             dtype=tf.uint32,
@@ -105,12 +105,14 @@ class RandomStream:
 
     def dropout_key(self, rate: float) -> DropoutKey:
         """A dropout mask that drops a share `rate`."""
-        digest = int.from_bytes(self._digest(), "little")
-        key = tf.constant([digest % 2**32, digest // 2**32, 0], tf.uint32)
+        upper, lower = divmod(self._key(), 2**32)
+        key = tf.constant([lower, upper, 0], tf.uint32)
         return DropoutKey(tf.bitwise.bitwise_xor(key, self._words), rate)
 
-    def _digest(self) -> bytes:
-        return hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
+    def _key(self) -> int:
+        """64 bits, a hash of (seed, name)."""
+        digest = hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
 
 
 def threefry(
