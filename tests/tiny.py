@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.config.loader import merge
 from electra_tf.data import manifest, records
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import build_objective
-from electra_tf.tasks.pretrain.config import PretrainingConfig, merge_settings, parse_config
+from electra_tf.tasks.pretrain.config import INHERITED, PretrainingConfig, parse_config
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.distribution import mirrored
@@ -68,8 +69,8 @@ def tiny_config() -> Callable[..., PretrainingConfig]:
 
     def build(**changes) -> PretrainingConfig:
         name = changes.get("objective", {}).get("name")
-        required = merge_settings({"objective": {"name": name}}, _REQUIRED[name]) if name in _REQUIRED else {}
-        return parse_config(merge_settings(merge_settings(_TINY, required), changes), source="tiny")
+        required = merge({"objective": {"name": name}}, _REQUIRED[name], INHERITED) if name in _REQUIRED else {}
+        return parse_config(merge(merge(_TINY, required, INHERITED), changes, INHERITED), source="tiny")
 
     return build
 

@@ -29,7 +29,7 @@ def batch_shape(config: PretrainingConfig) -> BatchShape:
     return BatchShape(
         config.train.batch_size,
         config.data.max_seq_length,
-        config.max_predictions,
+        config.masking.max_predictions(config.data.max_seq_length),
         config.encoder.vocab_size,
         config.masking.masked_fraction,
     )

@@ -1,8 +1,7 @@
 """The cost of a run by its steps, and the number of steps that a FLOPs budget pays for.
 
 The cost is an exact function of the configuration and the step, so checkpoints do not store it. `run` is a
-`PretrainingConfig`: `run.objective.phase_costs(run)` are the training phases, `run.stages` the input stages (empty if
-there is only one).
+`PretrainingConfig`: `run.objective.phase_costs(run)` are the training phases, `run.all_stages` the input stages.
 """
 
 import bisect
@@ -12,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from electra_tf.flops import hardware, paper
-from electra_tf.flops.hardware import NO_FLOPS, Countable, Flops
+from electra_tf.flops.hardware import Countable, Flops
 from electra_tf.flops.passes import NetworkPass
 
 Convention = Literal["paper", "hardware"]
@@ -20,18 +19,12 @@ Convention = Literal["paper", "hardware"]
 
 @dataclass(frozen=True)
 class Spent(Countable):
-    """The cost of a number of steps, over all replicas, without evaluations.
+    """The cost of a number of steps, over all replicas, without evaluations."""
 
-    Attributes:
-        paper, hardware: FLOPs in the two conventions.
-        examples: number of sequences.
-        token_slots: number of positions in these sequences, padding included.
-    """
-
-    paper: Fraction = Fraction(0)
-    hardware: Flops = NO_FLOPS
+    paper: Fraction = Fraction(0)  # FLOPs in this convention
+    hardware: Flops = Flops()
     examples: int = 0
-    token_slots: int = 0
+    token_slots: int = 0  # positions in these examples, padding included
 
     def flops(self, convention: Convention) -> Fraction:
         return self.paper if convention == "paper" else Fraction(self.hardware.total)
@@ -39,23 +32,15 @@ class Spent(Countable):
 
 @dataclass(frozen=True)
 class StepRange:
-    """Consecutive steps of equal cost: one training phase in one input stage.
-
-    Attributes:
-        first_step, last_step: the range excludes `first_step` and includes `last_step`.
-        phase: index of the training phase.
-        passes: the networks that run over each example.
-        batch_size: examples in a step, over all replicas.
-        seq_length, max_predictions: S and M.
-    """
+    """Consecutive steps of equal cost, first_step + 1 to last_step: one training phase in one input stage."""
 
     first_step: int
     last_step: int
-    phase: int
-    passes: tuple[NetworkPass, ...]
-    batch_size: int
-    seq_length: int
-    max_predictions: int
+    phase: int  # its index
+    passes: tuple[NetworkPass, ...]  # the networks that run over each example
+    batch_size: int  # over all replicas
+    seq_length: int  # S
+    max_predictions: int  # M
 
     @property
     def num_steps(self) -> int:
@@ -66,16 +51,11 @@ class StepRange:
         return max(0, min(step, self.last_step) - self.first_step)
 
     def example(self) -> Spent:
-        """The cost of one example."""
-        return Spent(
-            paper.example_flops(self.passes, self.seq_length),
-            hardware.example_flops(self.passes, self.seq_length, self.max_predictions),
-            examples=1,
-            token_slots=self.seq_length,
-        )
+        of_paper = paper.example_flops(self.passes, self.seq_length)
+        of_hardware = hardware.example_flops(self.passes, self.seq_length, self.max_predictions)
+        return Spent(of_paper, of_hardware, examples=1, token_slots=self.seq_length)
 
     def step(self) -> Spent:
-        """The cost of one step."""
         return self.example() * self.batch_size
 
 
@@ -84,42 +64,32 @@ class RunCost:
 
     def __init__(self, run: Any):
         # The run is split at the end of each training phase and of each input stage.
-        phases = run.objective.phase_costs(run)
-        stages = [(stage.num_steps, stage.max_seq_length, stage.batch_size) for stage in run.stages]
-        stages = stages or [(run.train.num_steps, run.data.max_seq_length, run.train.batch_size)]
+        phases, stages = run.objective.phase_costs(run), run.all_stages
         phase_ends = list(itertools.accumulate(phase.num_steps for phase in phases))
-        stage_ends = list(itertools.accumulate(num_steps for num_steps, *_ in stages))
+        stage_ends = list(itertools.accumulate(stage.num_steps for stage in stages))
         assert phase_ends[-1] == run.train.num_steps, "the phases of an objective add up to train.num_steps"
-        ends = sorted(end for end in {0, *phase_ends, *stage_ends} if end <= run.train.num_steps)
-        ranges = []
-        for first_step, last_step in itertools.pairwise(ends):
-            phase = bisect.bisect_left(phase_ends, last_step)
-            index = bisect.bisect_left(stage_ends, last_step)
-            _, seq_length, batch_size = stages[index]
-            max_predictions = run.stage_maskings[index].max_predictions(seq_length)
-            ranges.append(
-                StepRange(first_step, last_step, phase, phases[phase].passes, batch_size, seq_length, max_predictions)
-            )
-        self.ranges = tuple(ranges)
-        self._steps = tuple(each.step() for each in self.ranges)
+        self.ranges: list[StepRange] = []
+        for first_step, last_step in itertools.pairwise(sorted({0, *phase_ends, *stage_ends})):
+            phase, index = bisect.bisect_left(phase_ends, last_step), bisect.bisect_left(stage_ends, last_step)
+            passes, length = phases[phase].passes, stages[index].max_seq_length
+            slots = run.stage_maskings[index].max_predictions(length)
+            self.ranges.append(StepRange(first_step, last_step, phase, passes, stages[index].batch_size, length, slots))
+        self._costs = [(each, each.step()) for each in self.ranges]
 
     def spent(self, step: int) -> Spent:
         """The cost of the first `step` steps."""
-        costs = (cost * each.steps_until(step) for each, cost in zip(self.ranges, self._steps, strict=True))
-        return sum(costs, Spent())
+        return sum((cost * each.steps_until(step) for each, cost in self._costs), Spent())
 
     def of_step(self, step: int) -> Spent:
         """The cost of the step with this number, counted from 1."""
-        index = bisect.bisect_left([each.last_step for each in self.ranges], step)
-        return self._steps[min(index, len(self._steps) - 1)]
+        return next((cost for each, cost in self._costs if step <= each.last_step), self._costs[-1][1])
 
     def steps_within(self, budget: float, convention: Convention) -> int:
         """The number of steps that `budget` FLOPs pay for, at most all of the run."""
-        left, steps = Fraction(budget), 0
-        for each, cost in zip(self.ranges, self._steps, strict=True):
-            affordable = int(left // cost.flops(convention))
-            if affordable < each.num_steps:
-                return steps + affordable
-            left -= each.num_steps * cost.flops(convention)
-            steps += each.num_steps
-        return steps
+        left = Fraction(budget)
+        for each, cost in self._costs:
+            price = cost.flops(convention)
+            if left < each.num_steps * price:
+                return each.first_step + int(left // price)
+            left -= each.num_steps * price
+        return self.ranges[-1].last_step

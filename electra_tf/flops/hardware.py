@@ -33,22 +33,14 @@ class Countable:
 
 @dataclass(frozen=True)
 class Flops(Countable):
-    """Numbers of operations.
+    """Numbers of operations."""
 
-    Attributes:
-        products: operations in matrix products; a multiplication and the addition after it are two operations.
-        elementwise: all other operations.
-    """
-
-    products: int
-    elementwise: int
+    products: int = 0  # in matrix products; a multiplication and the addition after it are two operations
+    elementwise: int = 0  # all others
 
     @property
     def total(self) -> int:
         return self.products + self.elementwise
-
-
-NO_FLOPS = Flops(0, 0)
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class PassFlops(Countable):
     """Forward and backward FLOPs of one part of a network, for one example."""
 
     forward: Flops
-    backward: Flops = NO_FLOPS
+    backward: Flops = Flops()
 
     @property
     def total(self) -> Flops:
@@ -66,9 +58,8 @@ class PassFlops(Countable):
 def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> dict[str, PassFlops]:
     """FLOPs of one example of a training step in one network, by part of the network.
 
-    Args:
-        seq_length: S; padding costs as much as other tokens.
-        max_predictions: M, the slots for masked positions, empty ones included.
+    Padding costs as much as other tokens (`seq_length`, S), and empty slots for masked positions as much as others
+    (`max_predictions`, M).
     """
     encoder = network.encoder
     sums = len(encoder.table_rows) - 1  # of the look-ups
@@ -79,7 +70,7 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
     layers = (
         _attention(encoder, seq_length, *scored(encoder, layer, seq_length)) for layer in range(encoder.num_layers)
     )
-    parts["attention"] = sum(layers, NO_FLOPS)
+    parts["attention"] = sum(layers, Flops())
     parts["feed_forward"] = encoder.num_layers * _feed_forward(encoder, seq_length)
     # The look-up of segments is a product with one-hot vectors; only the table needs a gradient.
     num_types = encoder.table_rows.get("token_type_embeddings", 0)
@@ -89,14 +80,14 @@ def pass_flops(network: NetworkPass, seq_length: int, max_predictions: int) -> d
     for head in network.heads:
         name = f"{head.kind}_head"
         positions = {"masked": max_predictions, "all": seq_length, "first": 1}[head.positions]
-        counted[name] = counted.get(name, PassFlops(NO_FLOPS)) + positions * _head(encoder, head)
+        counted[name] = counted.get(name, PassFlops(Flops())) + positions * _head(encoder, head)
     return counted if network.trained else {name: PassFlops(part.forward) for name, part in counted.items()}
 
 
 def example_flops(passes: Iterable[NetworkPass], seq_length: int, max_predictions: int) -> Flops:
     """FLOPs of one example of a training step, forward and backward, in all networks."""
     parts = (part.total for each in passes for part in pass_flops(each, seq_length, max_predictions).values())
-    return sum(parts, NO_FLOPS)
+    return sum(parts, Flops())
 
 
 def _attention(encoder: EncoderConfig, seq_length: int, queries: int, keys: int) -> Flops:

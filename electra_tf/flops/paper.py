@@ -42,11 +42,7 @@ def embeddings(encoder: EncoderConfig, seq_length: int) -> int:
 
 
 def attention(encoder: EncoderConfig, seq_length: int, attention_size: int | None = None) -> int:
-    """Forward FLOPs for a sequence, in all layers.
-
-    Args:
-        attention_size: units of all heads together; None: the hidden size.
-    """
+    """Forward FLOPs for a sequence, in all layers. `attention_size`: of all heads together; None: the hidden size."""
     hidden, width = encoder.hidden_size, attention_size or encoder.hidden_size
     projections = 3 * (2 * hidden * width + width)
     # QUIRK: the hidden size for the heads' width in the weighted sum and in the projection after it.
@@ -68,11 +64,7 @@ def feed_forward(encoder: EncoderConfig, seq_length: int) -> int:
 
 
 def head_flops(encoder: EncoderConfig, head: HeadPass, seq_length: int) -> Fraction:
-    """Forward FLOPs of a head for a sequence.
-
-    The paper has no rule for heads on [CLS], heads of a single layer, or other inner sizes; they are counted like its
-    own heads.
-    """
+    """Forward FLOPs of a head for a sequence; heads for which the paper has no rule are counted like its own."""
     inputs, size, vocab_size = head.input_size or encoder.hidden_size, encoder.embedding_size, encoder.vocab_size
     if head.kind == "vocabulary":
         # QUIRK: the cross-entropy counts two operations for each word of the vocabulary, the output bias none.

@@ -12,44 +12,27 @@ from electra_tf.config.networks import EncoderConfig
 
 @dataclass(frozen=True)
 class HeadPass:
-    """One head that runs on an encoder's output.
+    """One head that runs on an encoder's output."""
 
-    Attributes:
-        kind: `vocabulary`: dense layer to the embedding size, GELU, LayerNorm, product with the word table;
-            `token`: dense layer with GELU to `inner_size`, then one to `num_outputs`;
-            `unit`: dense layer to `num_outputs`.
-        positions: `masked` for the M masked positions, `all` for all S, `first` for [CLS].
-        input_size: size of its input vectors; None: the encoder's hidden size. (Two towers have twice that size.)
-        inner_size: size of a `token` head's inner layer; None: the encoder's hidden size.
-        num_outputs: units of a `token` or `unit` head's last layer.
-        trains_encoder: False if gradients stop at the head's input.
-        trained: False if the head has no backward pass.
-    """
-
+    # vocabulary: dense layer to the embedding size, GELU, LayerNorm, product with the word table;
+    # token: dense layer with GELU to `inner_size`, then one to `num_outputs`; unit: dense layer to `num_outputs`.
     kind: Literal["vocabulary", "token", "unit"]
-    positions: Literal["masked", "all", "first"]
-    input_size: int | None = None
-    inner_size: int | None = None
+    positions: Literal["masked", "all", "first"]  # the M masked ones, all S, or [CLS]
+    input_size: int | None = None  # None: the encoder's hidden size; two towers have twice that size
+    inner_size: int | None = None  # None: the encoder's hidden size
     num_outputs: int = 1
-    trains_encoder: bool = True
-    trained: bool = True
+    trains_encoder: bool = True  # False: gradients stop at the head's input
+    trained: bool = True  # False: the head has no backward pass
 
 
 @dataclass(frozen=True)
 class NetworkPass:
-    """One network that runs once over every example of a batch.
+    """One network that runs once over every example of a batch."""
 
-    Attributes:
-        name: for tables, such as `generator` or `discriminator`.
-        encoder: the network's sizes.
-        heads: the heads on top of it.
-        trained: False if it has no backward pass.
-    """
-
-    name: str
+    name: str  # for tables
     encoder: EncoderConfig
     heads: tuple[HeadPass, ...]
-    trained: bool = True
+    trained: bool = True  # False: it has no backward pass
 
 
 @dataclass(frozen=True)

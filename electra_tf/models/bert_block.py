@@ -1,7 +1,7 @@
 """BERT's encoder layer, as ELECTRA uses it: LayerNorm after each residual sum."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
@@ -9,6 +9,9 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.layers import INFERENCE, EncoderPart, ForwardContext, LayerNorm, Shape, product
 from electra_tf.ops.random import DropoutKey
 from electra_tf.ops.reference import REFERENCE, AttentionOptions, ReferenceOps, float32, gelu, masked_scores
+
+# By the part of a layer: kernel and bias of its product, and if it ends with a LayerNorm, gamma and beta.
+Weights = dict[str, tuple[tf.Tensor, ...]]
 
 
 # Two layers that only hold weights: by their paths (`attention/query/kernel`) checkpoints name the variables.
@@ -42,12 +45,8 @@ class _ResidualOutput(EncoderPart):
 class TransformerLayer(EncoderPart):
     """One encoder layer: self-attention, then the feed-forward network, each with residual and LayerNorm.
 
-    Args:
-        index: the number of the layer, from 0; all layers are alike.
-        attention_mask: see `AttentionOptions`.
-    Call:
-        hidden: [B, S, H].
-        key_mask: [B, S], see `electra_tf.ops.reference.key_mask_of`; all queries are computed.
+    Args: index: the number of the layer, from 0; all layers are alike.        attention_mask: see `AttentionOptions`.
+    Call: hidden: [B, S, H].        key_mask: [B, S], see `electra_tf.ops.reference.key_mask_of`.
     Returns: [B, S, H]; and [B, A, S, S], the attention probabilities, or None in training.
     """
 
@@ -83,42 +82,26 @@ class TransformerLayer(EncoderPart):
         compute = context.ops.shared(_training_layer, config=config, ops=context.ops, **options)
         return compute(hidden, key_mask, weights, dropout_keys), None
 
-    def joined_weights(self, dtype: str | None = None) -> "JoinedWeights":
-        """The weights as tensors, those of queries, keys and values side by side; see `Linear.tensors`."""
+    def joined_weights(self, dtype: str | None = None) -> Weights:
+        """As `_weights`, with those of queries, keys and values side by side, as `qkv`."""
         weights = self._weights(dtype)
-        others = (weights[name] for name in ("intermediate", "attention_output", "output"))
-        return JoinedWeights(*_joined_qkv(weights, self.config), *others)
+        others = {name: weights[name] for name in ("intermediate", "attention_output", "output")}
+        return {"qkv": _joined_qkv(weights, self.config), **others}
 
-    def _weights(self, dtype: str | None = None) -> dict[str, tuple[tf.Tensor, ...]]:
-        """Kernel and bias of each product, and gamma and beta of the LayerNorm after it, as tensors."""
+    def _weights(self, dtype: str | None = None) -> Weights:
+        """The weights as tensors, in the dtype of `Linear.tensors`."""
         attention, outputs = self.attention, (self.attention_output, self.feed_forward_output)
         dense = (attention.query, attention.key, attention.value, self.intermediate)
-        weights: dict[str, tuple[tf.Tensor, ...]] = {layer.name: layer.tensors(dtype) for layer in dense}
+        weights: Weights = {layer.name: layer.tensors(dtype) for layer in dense}
         for part in outputs:
             weights[part.name] = (*part.projection.tensors(dtype), *part.layer_norm.tensors())
         return weights
 
 
-class JoinedWeights(NamedTuple):
-    """The weights of a layer for inference.
-
-    Attributes:
-        qkv_kernel, qkv_bias: [H, 3 H] and [3 H]; those of the queries are scaled by 1 / sqrt(D).
-        intermediate: kernel and bias of the feed-forward network's first product.
-        attention_output, output: kernel and bias of a projection to the hidden size, gamma and beta of the LayerNorm.
-    """
-
-    qkv_kernel: tf.Tensor
-    qkv_bias: tf.Tensor
-    intermediate: tuple[tf.Tensor, ...]
-    attention_output: tuple[tf.Tensor, ...]
-    output: tuple[tf.Tensor, ...]
-
-
 def inference_layer(
-    hidden: tf.Tensor, key_mask: tf.Tensor, weights: JoinedWeights, config: EncoderConfig, attention_mask: str
+    hidden: tf.Tensor, key_mask: tf.Tensor, weights: Weights, config: EncoderConfig, attention_mask: str
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The formula of `TransformerLayer` in inference; arguments and results are those of the layer.
+    """The formula of `TransformerLayer` in inference, with its `joined_weights`; results are those of the layer.
 
     It multiplies matrices of two axes and adds the bias by `BiasAdd`; TensorFlow's graph optimizer fuses both, and a
     GELU by erf, into one oneDNN operation.
@@ -126,29 +109,25 @@ def inference_layer(
     shape = tf.shape(hidden)  # [B, S, H]
     rows = tf.reshape(hidden, [-1, config.hidden_size])  # [B*S, H]
     heads = [shape[0], shape[1], 3, config.num_heads, config.hidden_size // config.num_heads]
-    product_of_rows = tf.nn.bias_add(tf.matmul(rows, weights.qkv_kernel), weights.qkv_bias)  # [B*S, 3 H]
+    kernel, bias = weights["qkv"]
+    product_of_rows = tf.nn.bias_add(tf.matmul(rows, kernel), bias)  # [B*S, 3 H]
     query, key, value = tf.unstack(tf.transpose(tf.reshape(product_of_rows, heads), [2, 0, 3, 1, 4]))  # [B, A, S, D]
-    probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, attention_mask))
+    options = AttentionOptions(attention_mask=attention_mask)
+    probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options))
     mixed = tf.transpose(tf.matmul(tf.cast(probs, value.dtype), value), [0, 2, 1, 3])  # [B, S, A, D]
 
-    def add_layer_norm(
-        values: tf.Tensor,
-        residual: tf.Tensor,
-        kernel: tf.Tensor,
-        bias: tf.Tensor,
-        gamma: tf.Tensor,
-        beta: tf.Tensor,
-    ) -> tf.Tensor:
+    def add_layer_norm(values: tf.Tensor, residual: tf.Tensor, weights: tuple[tf.Tensor, ...]) -> tf.Tensor:
+        kernel, bias, gamma, beta = weights
         summed = float32(tf.nn.bias_add(tf.matmul(values, kernel), bias)) + float32(residual)
         return tf.cast(REFERENCE.layer_norm(summed, gamma, beta, epsilon=config.layer_norm_epsilon), values.dtype)
 
-    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, *weights.attention_output)
-    kernel, bias = weights.intermediate
+    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, weights["attention_output"])
+    kernel, bias = weights["intermediate"]
     expanded = gelu(tf.nn.bias_add(tf.matmul(rows, kernel), bias))  # [B*S, F]
-    return tf.reshape(add_layer_norm(expanded, rows, *weights.output), shape), probs
+    return tf.reshape(add_layer_norm(expanded, rows, weights["output"]), shape), probs
 
 
-def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig) -> tuple[tf.Tensor, tf.Tensor]:
+def _joined_qkv(weights: Weights, config: EncoderConfig) -> tuple[tf.Tensor, tf.Tensor]:
     """Kernel and bias of one product for queries, keys and values; queries are scaled, through their kernel."""
     kernels, biases = zip(*(weights[name] for name in ("query", "key", "value")), strict=True)
     scale = tf.cast(1.0 / math.sqrt(config.hidden_size // config.num_heads), kernels[0].dtype)
@@ -158,7 +137,7 @@ def _joined_qkv(weights: dict[str, tuple[tf.Tensor, ...]], config: EncoderConfig
 def _training_layer(
     hidden: tf.Tensor,
     key_mask: tf.Tensor,
-    weights: dict[str, tuple[tf.Tensor, ...]],
+    weights: Weights,
     dropout_keys: dict[str, DropoutKey | None],
     *,
     config: EncoderConfig,
@@ -169,7 +148,7 @@ def _training_layer(
     with tf.name_scope("attention_self"):
         kernel, bias = _joined_qkv(weights, config)
         query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]
-        options = AttentionOptions(config.attention_dropout, dropout_keys["attention"], attention_mask)
+        options = AttentionOptions(dropout_keys["attention"], attention_mask)
         mixed = ops.attention(query, key, value, key_mask, options)
         attended = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
 
@@ -183,7 +162,6 @@ def _training_layer(
                 gamma,
                 beta,
                 epsilon=config.layer_norm_epsilon,
-                rate=config.hidden_dropout,
                 dropout_key=dropout_keys[part],
             )
 

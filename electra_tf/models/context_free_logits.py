@@ -15,9 +15,7 @@ from electra_tf.ops.vocabulary import inverse_cdf_sample
 class ContextFreeLogits:
     """Probabilities proportional to `counts` at each of B * M positions, without gradient.
 
-    Args:
-        counts: [V] float32, 0 for tokens that are never drawn; at least one is above 0.
-        positions: [B, M]; only the shape is used.
+    Args: counts: [V] float32, 0 for tokens that are never drawn, not for all.        positions: [B, M], for the shape.
     """
 
     def __init__(self, counts: tf.Tensor, positions: tf.Tensor):
@@ -57,9 +55,7 @@ class ContextFreeLogits:
         Draws the column and then the entry in it, as `VocabularyLogits` does: a single float32 cumulative sum over a
         large vocabulary would lose the rarest tokens.
 
-        Args:
-            context: with the random stream to draw from.
-            forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
+        Args: forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.
         """
         shares = self._counts / tf.reduce_max(self._counts)

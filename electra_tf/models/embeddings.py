@@ -6,20 +6,10 @@ They share either the whole layer, or the generator's tables, to which the discr
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import (
-    INFERENCE,
-    ForwardContext,
-    Initializer,
-    LayerNorm,
-    Part,
-    Shape,
-    as_tensor,
-    truncated_normal,
-)
+from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, Part, Shape, as_tensor, truncated_normal
 
 
 class Embeddings(Part):
@@ -30,9 +20,7 @@ class Embeddings(Part):
     Two encoders that are given the same layer object share the three tables and the LayerNorm, as in the authors' code
     (the paper names token and position embeddings only).
 
-    Args:
-        config: sizes; `vocab_size`, `embedding_size`, `max_position_embeddings` and `type_vocab_size` are used.
-        layer_norm: one that exists; None: a new one.
+    Args: layer_norm: one that exists; None: a new one.
     Call:
         input_ids: [B, S] int32.        segment_ids: [B, S] int32, each below `type_vocab_size`; ignored if that is 1.
         position_ids: [B, S] int32; None: 0, 1, 2 ... in each row.
@@ -48,7 +36,7 @@ class Embeddings(Part):
         for name, rows in self.config.table_rows.items():
             # A new one for each table: an initializer without a seed repeats its values.
             initializer = truncated_normal(self.config.initializer_stddev)
-            setattr(self, name, self._table(name, rows, initializer))
+            setattr(self, name, self.weight(name, [rows, self.config.embedding_size], initializer))
 
     def call(
         self,
@@ -61,7 +49,7 @@ class Embeddings(Part):
         words = as_tensor(self.word_vectors(input_ids), dtype)  # [B, S, E]
         if not self.config.traits.has_position_tables:
             return self.layer_norm(words, context=context)
-        positions = as_tensor(self.position_embeddings, dtype)
+        positions = as_tensor(self.table("position_embeddings"), dtype)
         if position_ids is None:
             positions = positions[: input_ids.shape[1] or tf.shape(input_ids)[1]]  # [S, E]
         else:
@@ -70,11 +58,12 @@ class Embeddings(Part):
             segment_ids = tf.zeros_like(segment_ids)
         # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
         segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
-        segments = tf.tensordot(segments, as_tensor(self.token_type_embeddings, dtype), axes=1)  # [B, S, E]
+        segments = tf.tensordot(segments, as_tensor(self.table("token_type_embeddings"), dtype), axes=1)  # [B, S, E]
         return self.layer_norm(words + positions + segments, context=context)
 
-    def _table(self, name: str, rows: int, initializer: Initializer | str) -> keras.Variable:
-        return self.weight(name, [rows, self.config.embedding_size], initializer)
+    def table(self, name: str) -> tf.Tensor:
+        """One of the tables in `config.table_rows`: [rows, E] float32."""
+        return as_tensor(getattr(self, name))
 
     def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
         """The rows of the word table: [...] int32 -> [..., E] float32."""
@@ -87,9 +76,7 @@ class DisentangledEmbeddings(Embeddings):
     The losses of this network train the differences, and only the other network's losses train its tables. The
     LayerNorm is this network's own.
 
-    Args:
-        source: the other network's embeddings, of the same sizes. Its weights do not count as this layer's.
-    Call and returns: as `Embeddings`.
+    Args: source: the other network's embeddings, of the same sizes.
     Source: He et al. 2021, "DeBERTaV3", section 3.3 (gradient-disentangled embedding sharing).
     """
 
@@ -101,32 +88,20 @@ class DisentangledEmbeddings(Embeddings):
     def build(self, input_shape: Shape) -> None:
         assert self._get_source().built, "the generator must be built first"
         for name, rows in self.config.table_rows.items():
-            setattr(self, f"{name}_difference", self._table(f"{name}_difference", rows, "zeros"))
-
-    @property
-    def word_embeddings(self) -> tf.Tensor:
-        """[V, E], the sum of the shared table and this network's difference."""
-        return self._sum("word_embeddings")
-
-    @property
-    def position_embeddings(self) -> tf.Tensor:
-        return self._sum("position_embeddings")
-
-    @property
-    def token_type_embeddings(self) -> tf.Tensor:
-        return self._sum("token_type_embeddings")
+            difference = f"{name}_difference"
+            setattr(self, difference, self.weight(difference, [rows, self.config.embedding_size], "zeros"))
 
     def merged(self) -> Embeddings:
         """Embeddings whose tables are the sums, independent of the other network; the LayerNorm is the same object."""
         plain = Embeddings(self.config, self.layer_norm, name=self.name, dtype=self.dtype_policy)
         plain.build((None, None))
         for name in self.config.table_rows:
-            getattr(plain, name).assign(self._sum(name))
+            getattr(plain, name).assign(self.table(name))
         return plain
 
-    def _sum(self, name: str) -> tf.Tensor:
-        theirs, difference = getattr(self._get_source(), name), getattr(self, f"{name}_difference")
-        return tf.stop_gradient(as_tensor(theirs)) + as_tensor(difference)
+    def table(self, name: str) -> tf.Tensor:
+        """The sum of the shared table and this network's difference."""
+        return tf.stop_gradient(self._get_source().table(name)) + as_tensor(getattr(self, f"{name}_difference"))
 
     def word_vectors(self, ids: tf.Tensor) -> tf.Tensor:
         # The rows are added and not the tables, so that no tensor has the size of the vocabulary.

@@ -8,15 +8,7 @@ import tensorflow as tf
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.bert_block import TransformerLayer
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.layers import (
-    INFERENCE,
-    Dense,
-    EncoderPart,
-    ForwardContext,
-    LayerNorm,
-    Part,
-    glorot_uniform,
-)
+from electra_tf.models.layers import INFERENCE, Dense, EncoderPart, ForwardContext, LayerNorm, Part, glorot_uniform
 from electra_tf.models.modern_block import ModernLayer
 from electra_tf.ops.gradients import recomputed
 from electra_tf.ops.reference import key_mask_of
@@ -25,22 +17,21 @@ from electra_tf.ops.reference import key_mask_of
 LAYERS = {"bert": TransformerLayer, "modern": ModernLayer}
 
 
+def final_norm(config: EncoderConfig) -> LayerNorm | None:
+    """The LayerNorm after the last layer; None for blocks whose layers end with one."""
+    if not config.traits.is_pre_norm:
+        return None
+    return LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
+
+
 class EncoderOutput(NamedTuple):
-    """The output of an encoder.
+    """The output of an encoder."""
 
-    Attributes:
-        sequence_output: [B, S, H], the last layer's output.
-        pooled_output: [B, H], the last layer's vector of the row's first token, [CLS]: ELECTRA has no pooler layer.
-        embedding_output: [B, S, H], the input of the first layer.
-        all_layer_outputs: L tensors [B, S, H]; the last is `sequence_output`.
-        attention_probs: L tensors [B, A, S, S] float32, rows sum to 1; for inspection. Empty in training and with
-            blocks that do not return them.
-    """
-
-    sequence_output: tf.Tensor
-    pooled_output: tf.Tensor
-    embedding_output: tf.Tensor
-    all_layer_outputs: tuple[tf.Tensor, ...]
+    sequence_output: tf.Tensor  # [B, S, H], the last layer's output
+    pooled_output: tf.Tensor  # [B, H], of it the vector of the row's first token, [CLS]: ELECTRA has no pooler layer
+    embedding_output: tf.Tensor  # [B, S, H], the input of the first layer
+    all_layer_outputs: tuple[tf.Tensor, ...]  # L tensors [B, S, H]; the last is `sequence_output`
+    # L tensors [B, A, S, S] float32, for inspection. Empty in training and with blocks that do not return them.
     attention_probs: tuple[tf.Tensor, ...]
 
 
@@ -48,8 +39,7 @@ class Encoder(EncoderPart):
     """Embeddings, projected where their size is not the hidden size, and the transformer layers.
 
     Args:
-        config: the encoder's sizes.
-        embeddings: the embedding layer; passing the same object to two encoders ties them.
+        embeddings: passing the same object to two encoders ties them.
         attention_mask: see `AttentionOptions`.
         other, num_shared: another encoder, whose projection and first `num_shared` layers are this one's too.
     Call:
@@ -69,24 +59,19 @@ class Encoder(EncoderPart):
         **layer_options: Any,
     ) -> None:
         super().__init__(config, **layer_options)
+        options = {"dtype": self.dtype_policy}
         self.embeddings = embeddings
-        self.embeddings_project = None
-        if other is not None:
-            self.embeddings_project = other.embeddings_project
-        elif embeddings.config.embedding_size != config.hidden_size:
-            options = {"dtype": self.dtype_policy, "name": "embeddings_project"}
-            self.embeddings_project = Dense(config.hidden_size, glorot_uniform(), **options)
-        options = {"dtype": self.dtype_policy, "attention_mask": attention_mask}
-        self.final_norm = None
+        self.embeddings_project: Dense | None = None if other is None else other.embeddings_project
+        if other is None and embeddings.config.embedding_size != config.hidden_size:
+            self.embeddings_project = Dense(config.hidden_size, glorot_uniform(), name="embeddings_project", **options)
         # A tuple: TensorFlow's checkpoints do not see what is in the lists of Keras.
         shared = () if other is None else other.transformer_layers[:num_shared]
-        own = range(len(shared), config.num_layers)
-        self.transformer_layers: tuple[TransformerLayer | ModernLayer, ...] = (
-            *shared,
-            *(LAYERS[config.block](config, index, name=f"layer_{index}", **options) for index in own),
+        own = (
+            LAYERS[config.block](config, index, attention_mask, name=f"layer_{index}", **options)
+            for index in range(len(shared), config.num_layers)
         )
-        if config.traits.is_pre_norm:
-            self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
+        self.transformer_layers: tuple[TransformerLayer | ModernLayer, ...] = (*shared, *own)
+        self.final_norm = final_norm(config)
         # See `prepare_for_inference`.
         self.parts: Callable[[], tuple[Embeddings, tuple[Part, ...]]] = lambda: (embeddings, self.transformer_layers)
 
@@ -113,11 +98,7 @@ class Encoder(EncoderPart):
                 continue
             options: dict[str, Any] = {"key_mask": key_mask, "context": context.fold_in(layer.name)}
             if context.rematerialize:
-
-                def output_of(values: tf.Tensor, layer: Part = layer, options: dict[str, Any] = options) -> tf.Tensor:
-                    return layer(values, **options)[0]
-
-                hidden = recomputed(output_of)(hidden)
+                hidden = _rematerialized(layer, hidden, **options)
             else:
                 hidden, probs = layer(hidden, **options)
                 if probs is not None:
@@ -127,6 +108,11 @@ class Encoder(EncoderPart):
             hidden = self.final_norm(hidden, context=context)
             layer_outputs[-1:] = [hidden]
         return EncoderOutput(hidden, hidden[:, 0], embedding_output, tuple(layer_outputs), tuple(attention_probs))
+
+
+def _rematerialized(layer: Part, hidden: tf.Tensor, **options: Any) -> tf.Tensor:
+    """A layer's output, without its probabilities; its gradient computes the layer again."""
+    return recomputed(lambda values: layer(values, **options)[0])(hidden)
 
 
 def build_encoder(config: EncoderConfig, dtype: str) -> Encoder:

@@ -16,19 +16,14 @@ Distribution = VocabularyLogits | ContextFreeLogits
 
 
 class GeneratorOutput(NamedTuple):
-    """The output of a generator.
+    """The output of a generator."""
 
-    Attributes:
-        distribution: over the vocabulary, at each masked position.
-        hidden: [B, M, G], the vectors that the logits were computed from; only of a `TransformerGenerator`.
-        encoder_output: the encoder's output for the whole sequence; only of a `TransformerGenerator`.
-        everywhere: the logits at all S positions, for losses only, which need not compute them all at once; only of a
-            `TwoTowerGenerator`, whose `distribution` has no gradient.
-    """
-
-    distribution: Distribution
+    distribution: Distribution  # over the vocabulary, at each masked position
+    # Of a `TransformerGenerator`: [B, M, G], what the logits were computed from; and the output for the whole sequence.
     hidden: tf.Tensor | None = None
     encoder_output: EncoderOutput | None = None
+    # Of a `TwoTowerGenerator`, whose `distribution` has no gradient: the logits at all S positions, for losses only,
+    # which need not compute them all at once.
     everywhere: VocabularyLogits | None = None
 
     @property
@@ -40,9 +35,7 @@ class GeneratorOutput(NamedTuple):
 class TransformerGenerator(Part):
     """A masked language model: an encoder and a masked-LM head.
 
-    Call:
-        masked_input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`.        positions: [B, M] int32.
-    Returns: `GeneratorOutput`.
+    Call: as of an `Encoder`, and positions: [B, M] int32. Returns: `GeneratorOutput`.
     """
 
     def __init__(self, encoder: Encoder, head: MaskedLmHead, **layer_options: Any) -> None:
@@ -82,13 +75,7 @@ class _FixedGenerator(Part):
         raise NotImplementedError
 
     def call(
-        self,
-        masked_input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-        positions: tf.Tensor,
-        position_ids: tf.Tensor | None = None,
-        context: ForwardContext = INFERENCE,
+        self, input_ids: tf.Tensor, positions: tf.Tensor, context: ForwardContext = INFERENCE, **others: tf.Tensor
     ) -> GeneratorOutput:
         return GeneratorOutput(ContextFreeLogits(self.counts(), positions))
 
@@ -106,10 +93,8 @@ class UniformGenerator(_FixedGenerator):
 class UnigramGenerator(_FixedGenerator):
     """Proposes tokens as often as they occur in the training text (paper, section 3.2).
 
-    Tokens that occur in no text are never proposed: [PAD], [MASK], [CLS] and [SEP]. [UNK] stands for words of the text
-    and is proposed as often as they occur.
-
-    The counts are a non-trainable variable, so that a checkpoint contains them; before `adopt_counts` all are 1.
+    [UNK] stands for words of the text; the other special tokens are never proposed. The counts are a non-trainable
+    variable, so that a checkpoint contains them; before `adopt_counts` all are 1.
     """
 
     def build(self, input_shape: Shape) -> None:

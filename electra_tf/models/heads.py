@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.embeddings import Embeddings
-from electra_tf.models.encoder import LAYERS, Encoder
+from electra_tf.models.encoder import LAYERS, Encoder, final_norm
 from electra_tf.models.layers import (
     INFERENCE,
     Dense,
@@ -26,11 +26,16 @@ from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.ops.reference import NEG_INF
 
 
+def _transform(config: EncoderConfig, units: int, dtype: Any) -> DenseGelu:
+    """The first layer of a head."""
+    initializer = truncated_normal(config.head_stddev)
+    return DenseGelu(units, initializer, use_bias=config.has_head_bias, dtype=dtype, name="dense")
+
+
 class _WordTableHead(Part):
     """Base of heads that compare vectors with rows of the word table: dense to the embedding size, GELU, LayerNorm.
 
     Args:
-        config: the sizes of the encoder below it.
         embeddings: the layer whose word table is the output table too.
         dtype: policy of the layers before the product. The logits are always float32: the softmax over V and the
             sampling need more than eight bits of mantissa.
@@ -39,13 +44,7 @@ class _WordTableHead(Part):
     def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype: Any = None, **layer_options: Any) -> None:
         super().__init__(dtype="float32", **layer_options)
         self.embeddings = embeddings
-        self.transform = DenseGelu(
-            embeddings.config.embedding_size,
-            kernel_initializer=truncated_normal(config.head_stddev),
-            use_bias=config.has_head_bias,
-            dtype=dtype,
-            name="dense",
-        )
+        self.transform = _transform(config, embeddings.config.embedding_size, dtype)
         self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
 
     def transformed(self, hidden: tf.Tensor, context: ForwardContext) -> tf.Tensor:
@@ -59,15 +58,10 @@ class MaskedLmHead(_WordTableHead):
     The authors' form, and ModernBERT's, whose dense layer has no bias by default; the paper's formula has the product
     alone.
 
-    Args: as for `_WordTableHead`.
-    Call:
-        hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
-    Returns: `VocabularyLogits`.
+    Call: hidden: [B, M, G], the encoder's output at M positions, as a rule the masked ones.
     """
 
-    def __init__(self, config: EncoderConfig, embeddings: Embeddings, dtype: Any = None, **layer_options: Any) -> None:
-        super().__init__(config, embeddings, dtype, **layer_options)
-        self._surplus = 0
+    _surplus = 0  # the number of last entries that have no token
 
     def build(self, input_shape: Shape) -> None:
         vocab_size = self.embeddings.config.vocab_size
@@ -81,8 +75,7 @@ class MaskedLmHead(_WordTableHead):
         self.output_bias.assign(bias)
 
     def call(self, hidden: tf.Tensor, context: ForwardContext = INFERENCE) -> VocabularyLogits:
-        table = as_tensor(self.embeddings.word_embeddings)
-        bias = as_tensor(self.output_bias)
+        table, bias = self.embeddings.table("word_embeddings"), as_tensor(self.output_bias)
         if self._surplus:
             bias = tf.pad(bias[: -self._surplus], [[0, self._surplus]], constant_values=NEG_INF)
         return VocabularyLogits(self.transformed(hidden, context), table, bias, context.ops)
@@ -91,9 +84,7 @@ class MaskedLmHead(_WordTableHead):
 class WordSelectionHead(_WordTableHead):
     """Selects each token from candidates: products with the candidates' rows of the word table, without a bias.
 
-    Args: as for `_WordTableHead`.
-    Call:
-        hidden: [B, M, H], the encoder's output at M positions.        candidates: [B, M, K] int32, tokens.
+    Call: hidden: [B, M, H], the encoder's output at M positions.        candidates: [B, M, K] int32, tokens.
     Returns: [B, M, K] float32 logits.
     Source: Shen et al. 2021; `MultiWordSelectionHead` of the TensorFlow Model Garden.
     """
@@ -109,20 +100,12 @@ class ReplacedTokenHead(Part):
     The authors' form; the paper's formula has a single product with a vector. With some blocks (`has_head_norm`) a
     LayerNorm stands between the two, as in Hugging Face's `ModernBertForTokenClassification`.
 
-    Call:
-        hidden: [B, S, H].
-    Returns: [B, S] float32 logits; positive means replaced.
+    Call: hidden: [B, S, H]. Returns: [B, S] float32 logits; positive means replaced.
     """
 
     def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(**layer_options)
-        self.transform = DenseGelu(
-            config.hidden_size,
-            kernel_initializer=truncated_normal(config.head_stddev),
-            use_bias=config.has_head_bias,
-            dtype=self.dtype_policy,
-            name="dense",
-        )
+        self.transform = _transform(config, config.hidden_size, self.dtype_policy)
         self.layer_norm, initializer = None, glorot_uniform()
         if config.traits.has_head_norm:
             self.layer_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="LayerNorm")
@@ -140,18 +123,14 @@ class ReplacedTokenHead(Part):
 class ReplacedTokenBranch(Part):
     """A replaced-token head on an encoder layer of its own, which takes the place of the encoder's last one.
 
-    Call:
-        hidden: [B, S, H], the input of the encoder's last layer.        key_mask: as of the layer.
-    Returns: as `ReplacedTokenHead`.
+    Call: hidden: [B, S, H], the input of the encoder's last layer.        key_mask: as of the layer.
     """
 
     def __init__(self, config: EncoderConfig, **layer_options: Any) -> None:
         super().__init__(**layer_options)
         options, index = {"dtype": self.dtype_policy}, config.num_layers
         self.layer = LAYERS[config.block](config, index, name=f"layer_{index}", **options)
-        self.final_norm = None
-        if config.traits.is_pre_norm:
-            self.final_norm = LayerNorm(config.layer_norm_epsilon, config.has_norm_bias, name="final_LayerNorm")
+        self.final_norm = final_norm(config)
         self.head = ReplacedTokenHead(config, name="head", **options)
 
     def call(self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
@@ -164,9 +143,7 @@ class ReplacedTokenBranch(Part):
 class CopyHead(Part):
     """Predicts whether each token is copied from the input: dense to one unit (paper section 3.5, "a sigmoid layer").
 
-    Call:
-        hidden: [B, S, H].
-    Returns: [B, S] float32 logits of the copy probability.
+    Call: hidden: [B, S, H]. Returns: [B, S] float32 logits of the copy probability.
     """
 
     def __init__(self, **layer_options: Any) -> None:
@@ -183,9 +160,7 @@ class DifficultyModel(Part):
 
     It begins at ln V, the loss of an untrained masked LM.
 
-    Call:
-        input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`, nothing masked.
-    Returns: [B, S] float32, in nats.
+    Call: as of an `Encoder`, nothing masked. Returns: [B, S] float32, in nats.
     """
 
     def __init__(self, encoder: Encoder, **layer_options: Any) -> None:
@@ -199,14 +174,6 @@ class DifficultyModel(Part):
             name="difficulty_predictions",
         )
 
-    def call(
-        self,
-        input_ids: tf.Tensor,
-        input_mask: tf.Tensor,
-        segment_ids: tf.Tensor,
-        position_ids: tf.Tensor | None = None,
-        context: ForwardContext = INFERENCE,
-    ) -> tf.Tensor:
-        inputs = {"input_mask": input_mask, "segment_ids": segment_ids, "position_ids": position_ids}
+    def call(self, input_ids: tf.Tensor, context: ForwardContext = INFERENCE, **inputs: tf.Tensor) -> tf.Tensor:
         output = self.encoder(input_ids, **inputs, context=context)
         return tf.squeeze(self.head(output.sequence_output), axis=-1)

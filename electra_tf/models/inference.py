@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from electra_tf.models.bert_block import JoinedWeights, TransformerLayer, inference_layer
+from electra_tf.models.bert_block import TransformerLayer, inference_layer
 from electra_tf.models.embeddings import DisentangledEmbeddings
 from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import INFERENCE, ForwardContext, Part
@@ -25,14 +25,8 @@ def prepare_for_inference(encoder: Encoder) -> None:
     encoder.parts = lambda: (embeddings, layers)  # Keras lets no layer be replaced
 
 
-_OUTPUT_NAMES = ("kernel", "bias", "LayerNorm/gamma", "LayerNorm/beta")
-_NAMES = JoinedWeights(
-    qkv_kernel="qkv/kernel",
-    qkv_bias="qkv/bias",
-    intermediate=("intermediate/kernel", "intermediate/bias"),
-    attention_output=tuple(f"attention_output/{name}" for name in _OUTPUT_NAMES),
-    output=tuple(f"output/{name}" for name in _OUTPUT_NAMES),
-)
+# Of a part's weights; one without a LayerNorm has the first two.
+_NAMES = ("kernel", "bias", "LayerNorm/gamma", "LayerNorm/beta")
 
 
 class InferenceLayers(Part):
@@ -42,9 +36,7 @@ class InferenceLayers(Part):
     after the other on two. The layers are one function in the graph: all signatures of an export share it. The weights
     of all layers are one variable of each kind, because every input of the function costs time in each call.
 
-    Args:
-        layers: the layers to copy the weights of.
-        dtype: of the products and of the hidden states; LayerNorm is in float32.
+    Args: layers: to copy the weights of.        dtype: of products and hidden states; LayerNorm is in float32.
     Call: as of a `TransformerLayer`, which returns None in place of the probabilities.
     """
 
@@ -52,11 +44,16 @@ class InferenceLayers(Part):
         super().__init__(name="layers", trainable=False)
         self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
 
-        def variable(name: str, *values: tf.Tensor) -> tf.Variable:
+        def variable(name: str, values: Sequence[tf.Tensor]) -> tf.Variable:
             own = tf.float32 if "LayerNorm" in name else dtype
             return tf.Variable(tf.cast(tf.stack(values), own), trainable=False, name=f"layers/{name}")
 
-        self._stacked = tf.nest.map_structure(variable, _NAMES, *(layer.joined_weights("float32") for layer in layers))
+        of_layers = [layer.joined_weights("float32") for layer in layers]
+        stacked = {}
+        for part in of_layers[0]:
+            values = zip(*(weights[part] for weights in of_layers), strict=True)  # all kernels, all biases ...
+            stacked[part] = tuple(variable(f"{part}/{name}", each) for name, each in zip(_NAMES, values, strict=False))
+        self._stacked = stacked
         hidden = tf.TensorSpec([None, None, self._config.hidden_size], dtype)
         compute = tf.function(
             self._compute,
@@ -64,9 +61,8 @@ class InferenceLayers(Part):
             autograph=False,
             experimental_attributes={"_noinline": True},
         )
-        self._get_compute: Callable[[], Any] = lambda: (
-            compute
-        )  # hides it from TensorFlow, which would save it as a function of its own
+        # Hidden from TensorFlow, which would save it as a function of its own.
+        self._get_compute: Callable[[], Any] = lambda: compute
 
     def call(
         self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE
@@ -81,8 +77,8 @@ class InferenceLayers(Part):
         return tf.ensure_shape(output, hidden.shape), None
 
     def _compute(self, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
-        of_layers = zip(*map(tf.unstack, tf.nest.flatten(self._stacked)), strict=True)
-        for flat in of_layers:
-            weights = tf.nest.pack_sequence_as(self._stacked, flat)
+        of_parts = {part: [tf.unstack(values) for values in stacked] for part, stacked in self._stacked.items()}
+        for index in range(self._config.num_layers):
+            weights = {part: tuple(values[index] for values in of_part) for part, of_part in of_parts.items()}
             hidden, _ = inference_layer(hidden, key_mask, weights, self._config, self._attention_mask)
         return hidden

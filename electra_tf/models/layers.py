@@ -15,23 +15,14 @@ from electra_tf.ops.reference import REFERENCE, ReferenceOps
 
 @dataclass(frozen=True)
 class ForwardContext:
-    """How a forward pass is run; passed down through every layer.
+    """How a forward pass is run; passed down through every layer."""
 
-    Attributes:
-        training: whether the pass belongs to a training step.
-        random: the stream to draw from. Inference without sampling needs none.
-        rematerialize: whether the gradient computes each layer again instead of keeping its tensors.
-        dropout_enabled: whether training applies dropout; False for frozen networks.
-        creates_variables: whether the pass only creates variables; encoder layers are built, not computed.
-        ops: the implementation of the operations: `REFERENCE` or an `electra_tf.ops.fused.FusedOps`.
-    """
-
-    training: bool = False
-    random: RandomStream | None = None
-    rematerialize: bool = False
-    dropout_enabled: bool = True
-    creates_variables: bool = False
-    ops: ReferenceOps = REFERENCE
+    training: bool = False  # whether the pass belongs to a training step
+    random: RandomStream | None = None  # to draw from; inference without sampling needs none
+    rematerialize: bool = False  # whether the gradient computes each layer again instead of keeping its tensors
+    dropout_enabled: bool = True  # False for frozen networks
+    creates_variables: bool = False  # whether encoder layers are built, and not computed
+    ops: ReferenceOps = REFERENCE  # or an `electra_tf.ops.fused.FusedOps`
 
     def fold_in(self, name: str) -> "ForwardContext":
         """The context of a named part of the model, whose random numbers are independent of other parts'."""
@@ -44,19 +35,15 @@ class ForwardContext:
     def dropout(self, values: tf.Tensor, rate: float, name: str) -> tf.Tensor:
         """Zeroes a share `rate` of `values` and scales the rest by 1 / (1 - rate); the identity in inference.
 
-        Args:
-            values: [B, ...] with static inner dimensions.
-            rate: in [0, 1).
-            name: unique among the draws of this context.
-        Returns: like `values`.
+        Args: values: [B, ...] with static inner dimensions.        name: unique among the draws of this context.
         """
-        return self.ops.dropout(values, rate=rate, dropout_key=self.dropout_key(rate, name))
+        return self.ops.dropout(values, self.dropout_key(rate, name))
 
     def dropout_key(self, rate: float, name: str) -> DropoutKey | None:
-        """The random bits of a dropout mask; None where nothing is dropped."""
+        """A dropout mask; None where nothing is dropped."""
         if not (self.training and self.dropout_enabled) or rate == 0.0:
             return None
-        return self.stream(name).dropout_key()
+        return self.stream(name).dropout_key(rate)
 
     def stream(self, name: str) -> RandomStream:
         """The random numbers of one draw. Args: name: unique among the draws of this context."""
@@ -162,9 +149,7 @@ class Dense(Linear):
     On a CPU TensorFlow sums a bfloat16 bias gradient in bfloat16, where a sum stops growing at a few hundred times its
     summands: over 2,048 tokens half of the gradient was missing.
 
-    Call:
-        values: [B, S, H].
-    Returns: [B, S, F] in the layer's compute dtype.
+    Call: values: [B, S, H]. Returns: [B, S, F] in the layer's compute dtype.
     """
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
@@ -183,11 +168,9 @@ class DenseGelu(Dense):
 class LayerNorm(Part):
     """Normalises the last axis to mean 0 and variance 1, then scales and shifts it.
 
-    Args:
-        epsilon: added to the variance.        use_bias: whether it shifts.
-    Call:
-        values: [..., H], float32 or bfloat16.
-    Returns: like `values`. Statistics, scale and offset are float32, whatever the policy of the layers around it.
+    Args: epsilon: added to the variance.        use_bias: whether it shifts.
+    Call: values: [..., H], float32 or bfloat16. Returns: like `values`.
+    Statistics, scale and offset are float32, whatever the policy of the layers around it.
     """
 
     def __init__(self, epsilon: float, use_bias: bool = True, **layer_options: Any) -> None:

@@ -27,9 +27,7 @@ class ModernLayer(EncoderPart):
     `global_attention_every_n_layers`-th layer from the first on attends to all tokens, the others to
     `local_attention // 2` tokens on each side.
 
-    Args:
-        index: the number of the layer, from 0.        attention_mask: see `AttentionOptions`.
-    Call: as of a `bert_block.TransformerLayer`; returns None in place of the probabilities.
+    Args and call: as of a `bert_block.TransformerLayer`; returns None in place of the probabilities.
     """
 
     def __init__(
@@ -73,11 +71,7 @@ class ModernLayer(EncoderPart):
 
 
 def rotary_tables(positions: tf.Tensor, head_size: int, theta: float, dtype: tf.DType) -> tuple[tf.Tensor, ...]:
-    """Cosines and sines of the angles p * theta ** (-2 i / D), [..., D / 2] float32 with the precision of `dtype`.
-
-    Args:
-        positions: p, [...] float32.
-    """
+    """Cosines and sines of the angles p * theta ** (-2 i / D), [..., D / 2] float32 with the precision of `dtype`."""
     frequencies = np.float32(1.0) / np.float32(theta) ** (np.arange(0, head_size, 2, dtype=np.float32) / head_size)
     angles = positions[..., tf.newaxis] * frequencies.astype(np.float32)
     # Rounded as in Hugging Face's models.
@@ -116,16 +110,14 @@ def _layer(
         tables = rotary_tables(positions, query.shape[3], theta, hidden.dtype)
         scale = 1.0 / math.sqrt(query.shape[3])
         query, key = ops.rotate(query, *(scale * table for table in tables)), ops.rotate(key, *tables)
-        options = AttentionOptions(config.attention_dropout, dropout_keys["attention"], attention_mask)
+        options = AttentionOptions(dropout_keys["attention"], attention_mask)
         if is_local:
             options = options._replace(window=config.local_attention // 2)
             mixed = local_attention(ops, query, key, value, key_mask, options)
         else:
             mixed = ops.attention(query, key, value, key_mask, options)
         mixed = tf.reshape(tf.transpose(mixed, [0, 2, 1, 3]), tf.shape(hidden))
-        projected = dense(mixed, "attention_output")
-        hidden += ops.dropout(projected, rate=config.attention_dropout, dropout_key=dropout_keys["attention_output"])
+        hidden += ops.dropout(dense(mixed, "attention_output"), dropout_keys["attention_output"])
     with tf.name_scope("mlp"):
         gated = ops.gelu_gate(dense(norm(hidden, "mlp_LayerNorm"), "mlp_input"))  # [B, S, F]
-        dropped = ops.dropout(gated, rate=config.hidden_dropout, dropout_key=dropout_keys["mlp"])
-        return hidden + dense(dropped, "mlp_output")
+        return hidden + dense(ops.dropout(gated, dropout_keys["mlp"]), "mlp_output")

@@ -17,13 +17,8 @@ from electra_tf.models.layers import INFERENCE, ForwardContext, Part
 class TwoTowerGenerator(Part):
     """Two encoders that each attend to one side of a token, and a head that predicts the token from both.
 
-    Args:
-        left_to_right, right_to_left: encoders with these attention masks.
-        head: reads vectors of twice their hidden size.
-    Call:
-        input_ids, input_mask, segment_ids, position_ids: as of an `Encoder`, nothing masked.
-        positions: [B, M] int32.
-    Returns: `GeneratorOutput` with `everywhere`.
+    Args: left_to_right, right_to_left: encoders with these masks.        head: of vectors of twice their hidden size.
+    Call: as of a `TransformerGenerator`, nothing masked. Returns: `GeneratorOutput` with `everywhere`.
     """
 
     def __init__(

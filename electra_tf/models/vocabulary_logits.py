@@ -43,10 +43,7 @@ class VocabularyLogits:
     def token_losses(self, token_ids: tf.Tensor, other_ids: tf.Tensor) -> TokenLosses:
         """-log p of two tokens and of the most likely one, with never more than 256 MiB of logits at once.
 
-        For losses at all positions of a sequence; see `electra_tf.ops.vocabulary`.
-
-        Args:
-            token_ids, other_ids: [B, M] int32.
+        For losses at all positions of a sequence, see `electra_tf.ops.vocabulary`. The ids are [B, M] int32.
         """
         table = tf.pad(self._table, [[0, self._num_missing], [0, 0]])
         vectors = tf.cast(self._vectors, tf.float32)
@@ -74,7 +71,6 @@ class VocabularyLogits:
         Draws the column and then the entry in it, each by inverting its cumulative distribution.
 
         Args:
-            context: with the random stream to draw from.
             temperature: a number or a scalar float32.
             forbidden_ids: [B, M] int32, tokens that must not be drawn; None for none.
         Returns: [B, M] int32.
@@ -149,12 +145,7 @@ def sampling_uniform(context: ForwardContext, num_examples: tf.Tensor, num_slots
 
 
 def most_likely(logits: tf.Tensor, forbidden_ids: tf.Tensor | None = None) -> tf.Tensor:
-    """The most likely token for each vector, in place of a sample.
-
-    Args:
-        logits: [B, M, V] float32.        forbidden_ids: [B, M] int32, tokens that are left out; None for none.
-    Returns: [B, M] int32, without gradient.
-    """
+    """The most likely token that is not forbidden, in place of a sample: [B, M, V] -> [B, M] int32; no gradient."""
     logits = tf.stop_gradient(logits)
     if forbidden_ids is not None:
         logits = tf.where(tf.range(logits.shape[-1]) == forbidden_ids[..., tf.newaxis], NEG_INF, logits)

@@ -50,15 +50,10 @@ def _function(formula: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 @dataclass(frozen=True)
 class FusedOps(ReferenceOps):
-    """`ReferenceOps` for training: some operations as compiled programs with gradients of their own.
+    """`ReferenceOps` for training: some operations as compiled programs with gradients of their own."""
 
-    Attributes:
-        device: `cpu`, `gpu` or `tpu`: where the step runs.
-        whole_step: whether the step is compiled as a whole; then operations are not programs of their own.
-    """
-
-    device: str
-    whole_step: bool
+    device: str  # `cpu`, `gpu` or `tpu`: where the step runs
+    whole_step: bool  # whether the step is compiled as a whole; then operations are not programs of their own
 
     # --- how formulas are compiled
 
@@ -116,9 +111,7 @@ class FusedOps(ReferenceOps):
         three loops of a LayerNorm, and all layers below in a step that is compiled as a whole, so that time and code
         grow with the square of the depth. It does not duplicate divisions, and cannot fold this one by 1.0.
 
-        Args:
-            values: float32.
-            runtime_vector: a vector that is not constant and contains NaN only if `values` does.
+        Args: runtime_vector: a vector that is not constant and contains NaN only if `values`, float32, do.
         """
         if self.device != "cpu":
             return values
@@ -149,21 +142,18 @@ class FusedOps(ReferenceOps):
 
         It keeps two numbers a query: of Base's step at 256 x 512, 51 of 84 GB were probabilities.
         """
-        rate, dropout_key, attention_mask, window = options
         if self.device == "cpu" or not self.whole_step or (key.shape[2] or math.inf) <= _FEW_KEYS:
             return super().attention(query, key, value, key_mask, options)
-
-        def masked(scores: tf.Tensor) -> tf.Tensor:
-            return masked_scores(scores, key_mask, attention_mask, window)
+        dropout_key = options.dropout_key
 
         @custom_gradient
         def operation(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor) -> WithGradient:
-            scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+            scores = masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options)  # [B, A, Q, K]
             largest = tf.reduce_max(scores, axis=-1, keepdims=True)
             powers = tf.exp(scores - largest)
             totals = tf.reduce_sum(powers, axis=-1, keepdims=True)
             # Divided after the product, so that one loop computes totals and powers.
-            dropped = tf.cast(apply_dropout(powers, dropout_key, rate), value.dtype)
+            dropped = tf.cast(apply_dropout(powers, dropout_key), value.dtype)
             output = tf.cast(float32(tf.matmul(dropped, value)) / totals, query.dtype)
             # Not log-sum-exp in place of two numbers: it rounds the scores of a query that sees padding alone, about
             # -10,000, to 0.001.
@@ -175,9 +165,9 @@ class FusedOps(ReferenceOps):
                 query, key, value, words, output, largest, totals, upstream = xla.optimization_barrier(
                     *inputs, words, *results, upstream
                 )
-                scores = masked(tf.matmul(query, key, transpose_b=True))  # [B, A, Q, K]
+                scores = masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options)
                 probs = tf.exp(scores - largest) * (1.0 / totals)
-                dropped = apply_dropout(probs, dropout_key and DropoutKey(words), rate)
+                dropped = apply_dropout(probs, dropout_key and dropout_key._replace(words=words))
                 d_value = tf.matmul(tf.cast(dropped, value.dtype), upstream, transpose_a=True)
                 d_dropped = float32(tf.matmul(upstream, value, transpose_b=True))
                 # The softmax subtracts the sum over keys of dropped * d_dropped.
@@ -191,22 +181,21 @@ class FusedOps(ReferenceOps):
 
     def attention_probs(self, scores: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions) -> tf.Tensor:
         """As the reference; the gradient keeps the probabilities before and after dropout."""
-        rate, dropout_key, attention_mask, window = options
-        drop = self._compiled(self._drop_probs, rate=rate, dtype=scores.dtype)
+        drop = self._compiled(self._drop_probs, dtype=scores.dtype)
         gradient = self._compiled(self._attention_gradient)
 
         @custom_gradient
         def operation(scores: tf.Tensor) -> WithGradient:
             # On a CPU TensorFlow's softmax is twice as fast as XLA's.
-            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, attention_mask, window)), dropout_key)
+            probs, dropped = drop(tf.nn.softmax(masked_scores(scores, key_mask, options)), options.dropout_key)
             return dropped, lambda upstream: gradient(probs, dropped, upstream)
 
         return operation(scores)
 
     def _drop_probs(
-        self, probs: tf.Tensor, dropout_key: DropoutKey | None, *, rate: float, dtype: tf.DType
+        self, probs: tf.Tensor, dropout_key: DropoutKey | None, *, dtype: tf.DType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        dropped = tf.cast(apply_dropout(probs, dropout_key, rate, self._keep_once), dtype)
+        dropped = tf.cast(apply_dropout(probs, dropout_key, self._keep_once), dtype)
         return tf.cast(probs, dtype), self._keep_once(dropped)
 
     def _attention_gradient(self, probs: tf.Tensor, dropped: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
@@ -215,11 +204,11 @@ class FusedOps(ReferenceOps):
         gradient = weighted - _rows(probs) * self._row_sums(weighted)
         return tf.cast(tf.reshape(gradient, tf.shape(upstream)), upstream.dtype)
 
-    def dropout(self, values: tf.Tensor, *, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
+    def dropout(self, values: tf.Tensor, dropout_key: DropoutKey | None) -> tf.Tensor:
         """As the reference; the gradient draws the same mask again."""
         if dropout_key is None:
             return values
-        drop = self._compiled(self._dropout, rate=rate)
+        drop = self._compiled(self._dropout)
 
         @custom_gradient
         def operation(values: tf.Tensor) -> WithGradient:
@@ -227,8 +216,8 @@ class FusedOps(ReferenceOps):
 
         return operation(values)
 
-    def _dropout(self, values: tf.Tensor, dropout_key: DropoutKey, *, rate: float) -> tf.Tensor:
-        return tf.cast(apply_dropout(float32(values), dropout_key, rate, self._keep_once), values.dtype)
+    def _dropout(self, values: tf.Tensor, dropout_key: DropoutKey) -> tf.Tensor:
+        return tf.cast(apply_dropout(float32(values), dropout_key, self._keep_once), values.dtype)
 
     def dropout_add_layer_norm(
         self,
@@ -239,12 +228,11 @@ class FusedOps(ReferenceOps):
         beta: tf.Tensor,
         *,
         epsilon: float,
-        rate: float,
         dropout_key: DropoutKey | None,
     ) -> tf.Tensor:
         """As the reference; the gradient keeps the normalised sum and one number a row, and draws the mask again."""
-        forward = self._compiled(self._add_layer_norm, rate=rate, epsilon=epsilon)
-        gradient = self._compiled(self._add_layer_norm_gradient, rate=rate)
+        forward = self._compiled(self._add_layer_norm, epsilon=epsilon)
+        gradient = self._compiled(self._add_layer_norm_gradient)
 
         @custom_gradient
         def operation(
@@ -269,10 +257,9 @@ class FusedOps(ReferenceOps):
         beta: tf.Tensor,
         dropout_key: DropoutKey | None,
         *,
-        rate: float,
         epsilon: float,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        dropped = apply_dropout(float32(product) + float32(bias), dropout_key, rate, self._keep_once)
+        dropped = apply_dropout(float32(product) + float32(bias), dropout_key, self._keep_once)
         rows = _rows(self._materialize(dropped + float32(residual), gamma))
         centred = rows - self._row_means(rows)
         inverse_deviation = tf.math.rsqrt(self._row_means(tf.square(centred)) + epsilon)  # [N, 1]
@@ -287,16 +274,14 @@ class FusedOps(ReferenceOps):
         gamma: tf.Tensor,
         dropout_key: DropoutKey | None,
         upstream: tf.Tensor,
-        *,
-        rate: float,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, ...]:
         normalized, upstream_rows = float32(normalized), _rows(upstream)
         scaled = upstream_rows * gamma
         d_rows = scaled - self._row_means(scaled) - normalized * self._row_means(scaled * normalized)
         d_rows *= inverse_deviation
         d_gamma, d_beta = self.column_sums(upstream_rows * normalized), self.column_sums(upstream_rows)
         d_residual = self._materialize(tf.reshape(d_rows, tf.shape(upstream)), gamma)
-        d_product = tf.cast(apply_dropout(d_residual, dropout_key, rate, self._keep_once), upstream.dtype)
+        d_product = tf.cast(apply_dropout(d_residual, dropout_key, self._keep_once), upstream.dtype)
         return d_product, tf.cast(d_residual, upstream.dtype), d_gamma, d_beta
 
     # --- the vocabulary
@@ -354,12 +339,7 @@ class FusedOps(ReferenceOps):
         return operation(products, bias)
 
     def cross_entropy_gradient(
-        self,
-        products: tf.Tensor,
-        bias: tf.Tensor,
-        token_ids: tf.Tensor,
-        log_totals: tf.Tensor,
-        upstream: tf.Tensor,
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, log_totals: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As the reference, compiled."""
         return self._compiled(super().cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)

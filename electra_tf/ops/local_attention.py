@@ -18,9 +18,7 @@ def local_attention(
     Sequences of more than three windows are cut into blocks of a window's queries, which see the keys of their own
     block and of its two neighbours.
 
-    Args:
-        query, key, value: [B, A, S, D]; queries are scaled.        key_mask: [B, S] int32.
-    Returns: [B, A, S, D].
+    Args: query, key, value: [B, A, S, D]; queries are scaled.        key_mask: [B, S] int32. Returns: [B, A, S, D].
     """
     window = options.window
     assert window is not None

@@ -16,9 +16,7 @@ LEAST_LOG_WEIGHT = -1e30
 def select_distinct(candidates: tf.Tensor, num_slots: int, random: RandomStream) -> tf.Tensor:
     """Draws `num_slots` different positions in random order: candidates, then others if these are too few.
 
-    Args:
-        candidates: [B, S] bool.        random: one stream per use.
-    Returns: [B, M] int32.
+    Args: candidates: [B, S] bool.        random: one stream per use. Returns: [B, M] int32.
     """
     scores = random.uniform(tf.shape(candidates)[0], (candidates.shape[1],))
     return tf.math.top_k(tf.where(candidates, scores, -1.0), k=num_slots).indices
@@ -55,11 +53,8 @@ def put_at_positions(ids: tf.Tensor, values: tf.Tensor, positions: tf.Tensor, we
     Where an example has a position twice, the first value is written. (The authors' code writes the mean of the ids, an
     arbitrary token.)
 
-    Args:
-        ids: [B, S] int32.        values, positions: [B, M] int32, positions in [0, S).
-        weights: [B, M] float32, 0 or 1.
-    Returns: [B, S] int32.
-    Source: Clark et al. 2020, section 2 (REPLACE).
+    Args: ids: [B, S] int32.        values, positions: [B, M] int32.        weights: [B, M] float32, 0 or 1.
+    Returns: [B, S] int32. Source: Clark et al. 2020, section 2 (REPLACE).
     """
     num_slots = positions.shape[1]
     # In float32, exact up to 2^24: outside a compiled step TensorFlow compares integers of a GPU on the CPU.

@@ -37,14 +37,11 @@ _FACTORS = (0xED5AD4BB, 0xAC4C1B51, 0x31848BAB)
 
 
 class DropoutKey(NamedTuple):
-    """The random bits of a dropout mask, not drawn yet: the argument of a function that many layers share.
+    """A dropout mask that is not drawn yet: the argument of a function that many layers share."""
 
-    Attributes:
-        words: [3] uint32: two words of the key, a hash of (seed, name) xor the step; and the index of row 0 in the
-            global batch.
-    """
-
+    # [3] uint32: two words of the key, a hash of (seed, name) xor the step; and the index of row 0 in the global batch.
     words: tf.Tensor
+    rate: float  # the share that is dropped, in [0, 1)
 
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
@@ -53,9 +50,9 @@ class DropoutKey(NamedTuple):
         keys = threefry((lower, upper), (example, tf.zeros_like(example)))
         return hashed(_indices(shape), *(tf.reshape(key, [num_examples, *[1] * len(shape)]) for key in keys))
 
-    def keep_mask(self, rate: float, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
+    def keep_mask(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""
-        return self.bits(num_examples, shape) >= tf.constant(round(rate * 2**32), tf.uint32)
+        return self.bits(num_examples, shape) >= tf.constant(round(self.rate * 2**32), tf.uint32)
 
 
 class RandomStream:
@@ -93,33 +90,29 @@ class RandomStream:
         return RandomStream(self._seed, self._step, first_row, self._name)
 
     def uniform(self, num_examples: tf.Tensor | int, shape: tuple[int, ...]) -> tf.Tensor:
-        """Uniform numbers, by Philox.
-
-        Args:
-            num_examples: rows of this replica's batch, B.
-            shape: the static shape for one example. Each use needs its own `fold_in`, or it gets the same numbers.
-        Returns: [B, *shape] float32 in [0, 1).
-        """
+        """[B, *shape] float32 in [0, 1), by Philox. Each use needs its own `fold_in`, or it gets the same numbers."""
         size = math.prod(shape)
         counts = -(-size // _DRAWS_PER_COUNT)
         start = self._first_example * tf.constant(counts, tf.uint64)
         bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=[num_examples, counts * _DRAWS_PER_COUNT],
-            key=tf.constant([int.from_bytes(self._digest(), "little")], tf.uint64),
+            key=tf.constant([self._key()], tf.uint64),
             counter=tf.stack([start, self._step]),
             alg=_PHILOX,
             dtype=tf.uint32,
         )
         return tf.reshape(_to_unit_interval(bits)[:, :size], [num_examples, *shape])
 
-    def dropout_key(self) -> DropoutKey:
-        """The random bits of a dropout mask."""
-        digest = int.from_bytes(self._digest(), "little")
-        key = tf.constant([digest % 2**32, digest // 2**32, 0], tf.uint32)
-        return DropoutKey(tf.bitwise.bitwise_xor(key, self._words))
+    def dropout_key(self, rate: float) -> DropoutKey:
+        """A dropout mask that drops a share `rate`."""
+        upper, lower = divmod(self._key(), 2**32)
+        key = tf.constant([lower, upper, 0], tf.uint32)
+        return DropoutKey(tf.bitwise.bitwise_xor(key, self._words), rate)
 
-    def _digest(self) -> bytes:
-        return hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
+    def _key(self) -> int:
+        """64 bits, a hash of (seed, name)."""
+        digest = hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little")
 
 
 def threefry(

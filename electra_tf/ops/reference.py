@@ -39,19 +39,12 @@ def gelu(values: tf.Tensor) -> tf.Tensor:
 
 
 class AttentionOptions(NamedTuple):
-    """What attention does between its two products.
+    """What attention does between its two products."""
 
-    Attributes:
-        rate, dropout_key: the rate and the random bits of dropout; no dropout if `dropout_key` is None.
-        attention_mask: `bidirectional`; `left_to_right`: a query attends to its own and earlier positions;
-            `right_to_left`: to its own and later positions.
-        window: the largest distance between a query and a key that it attends to; None: any.
-    """
-
-    rate: float = 0.0
-    dropout_key: DropoutKey | None = None
+    dropout_key: DropoutKey | None = None  # None: no dropout
+    # left_to_right: a query attends to its own and earlier positions; right_to_left: to its own and later positions.
     attention_mask: str = "bidirectional"
-    window: int | None = None
+    window: int | None = None  # the largest distance between a query and a key that it attends to; None: any
 
 
 class ReferenceOps:
@@ -60,16 +53,13 @@ class ReferenceOps:
     In the operations of the vocabulary, `products` [N, V'] float32 are the products of N vectors with a word table of
     V' rows, where V' is V rounded up to a multiple of 128; `bias` is [V'], `NEG_INF` in the added entries. The V'
     logits of a row form a table of 128 columns; a column of a row is one of these.
-
-    Attributes:
-        splits_batch: whether a training step computes two halves of a batch that has them at the same time.
-        whole_step: whether XLA compiles the step as a whole.
     """
 
-    whole_step = False
+    whole_step = False  # whether XLA compiles the step as a whole
 
     @property
     def splits_batch(self) -> bool:
+        """Whether a training step computes two halves of a batch that has them at the same time."""
         return False
 
     def shared(self, formula: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -96,9 +86,7 @@ class ReferenceOps:
     def rotate(self, values: tf.Tensor, cosines: tf.Tensor, sines: tf.Tensor) -> tf.Tensor:
         """Rotates number i of a vector together with number i + D / 2, by an angle of its position.
 
-        Args:
-            values: [B, A, S, D].        cosines, sines: [S, D / 2] float32.
-        Returns: like `values`.
+        Args: values: [B, A, S, D].        cosines, sines: [S, D / 2] float32. Returns: like `values`.
         """
         first, second = tf.split(float32(values), 2, axis=-1)
         rotated = tf.concat([first * cosines - second * sines, second * cosines + first * sines], axis=-1)
@@ -107,8 +95,7 @@ class ReferenceOps:
     def split_heads(self, product: tf.Tensor, bias: tf.Tensor | None, num_heads: int) -> tuple[tf.Tensor, ...]:
         """Queries, keys and values of every head from one product with the three kernels side by side.
 
-        Args:
-            product: [B, S, 3 H], queries, keys and values.        bias: [3 H], or None.
+        Args: product: [B, S, 3 H], queries, keys and values.        bias: [3 H], or None.
         Returns: three tensors [B, A, S, D] in the dtype of `product`.
         """
         length = product.shape[1] or tf.shape(product)[1]
@@ -125,27 +112,23 @@ class ReferenceOps:
                 numbers of sequences, float32 (`key_mask_of`): a query attends to the keys with its own number.
         Returns: [B, A, Q, K] in the dtype of `scores`.
         """
-        probs = tf.nn.softmax(masked_scores(scores, key_mask, options.attention_mask, options.window))
-        return tf.cast(apply_dropout(probs, options.dropout_key, options.rate), scores.dtype)
+        probs = tf.nn.softmax(masked_scores(scores, key_mask, options))
+        return tf.cast(apply_dropout(probs, options.dropout_key), scores.dtype)
 
     def attention(
         self, query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions
     ) -> tf.Tensor:
         """The means of the values, weighted by `attention_probs` of the products of queries and keys.
 
-        Args:
-            query: [B, A, Q, D], scaled.        key, value: [B, A, K, D].
-            key_mask, options: as for `attention_probs`.
+        Args: query: [B, A, Q, D], scaled.        key, value: [B, A, K, D].        Others: as for `attention_probs`.
         Returns: [B, A, Q, D] in the dtype of `query`.
         """
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, Q, K]
         return tf.matmul(self.attention_probs(scores, key_mask, options), value)
 
-    def dropout(self, values: tf.Tensor, *, rate: float, dropout_key: DropoutKey | None) -> tf.Tensor:
+    def dropout(self, values: tf.Tensor, dropout_key: DropoutKey | None) -> tf.Tensor:
         """`apply_dropout` in float32; the result has the dtype of `values`, and is `values` itself without a key."""
-        return (
-            values if dropout_key is None else tf.cast(apply_dropout(float32(values), dropout_key, rate), values.dtype)
-        )
+        return values if dropout_key is None else tf.cast(apply_dropout(float32(values), dropout_key), values.dtype)
 
     def dropout_add_layer_norm(
         self,
@@ -156,17 +139,14 @@ class ReferenceOps:
         beta: tf.Tensor,
         *,
         epsilon: float,
-        rate: float,
         dropout_key: DropoutKey | None,
     ) -> tf.Tensor:
         """LayerNorm(dropout(product + bias) + residual).
 
-        Args:
-            product, residual: [B, S, H].        bias, gamma, beta: [H].
-            rate, dropout_key: as for `apply_dropout`.
+        Args: product, residual: [B, S, H].        bias, gamma, beta: [H].
         Returns: [B, S, H] in the dtype of `product`.
         """
-        summed = apply_dropout(float32(product) + float32(bias), dropout_key, rate) + float32(residual)
+        summed = apply_dropout(float32(product) + float32(bias), dropout_key) + float32(residual)
         return tf.cast(self.layer_norm(summed, gamma, beta, epsilon=epsilon), product.dtype)
 
     def layer_norm(self, values: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor | None, *, epsilon: float) -> tf.Tensor:
@@ -186,9 +166,7 @@ class ReferenceOps:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The largest logit of each row, [N, 1], and the sum of exp(logit - largest) in each of its columns, [N, 128].
 
-        Args:
-            forbidden_ids: [N] int32, tokens that must not be drawn; None for none.
-            temperature: divides the logits.
+        `temperature` divides the logits; `forbidden_ids`, [N] int32, must not be drawn.
         """
         logits = (products + bias) * (1.0 / temperature)
         if forbidden_ids is not None:
@@ -246,17 +224,11 @@ class ReferenceOps:
         return log_totals - chosen, log_totals - other, log_totals - largest[:, 0], log_totals
 
     def cross_entropy_gradient(
-        self,
-        products: tf.Tensor,
-        bias: tf.Tensor,
-        token_ids: tf.Tensor,
-        log_totals: tf.Tensor,
-        upstream: tf.Tensor,
+        self, products: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, log_totals: tf.Tensor, upstream: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The gradients of products [N, V'] and bias [V'].
 
-        Args:
-            log_totals: [N, 1], log-sum-exp of the logits.        upstream: [N], the gradient of -log p(token).
+        Args: log_totals: [N, 1], log-sum-exp of the logits.        upstream: [N], the gradient of -log p(token).
         """
         probs = tf.exp(products + bias - log_totals)
         chosen = tf.cast(tf.range(products.shape[1]) == token_ids[:, tf.newaxis], tf.float32)
@@ -271,11 +243,12 @@ class ReferenceOps:
 REFERENCE = ReferenceOps()
 
 
-def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, attention_mask: str, window: int | None = None) -> tf.Tensor:
+def masked_scores(scores: tf.Tensor, key_mask: tf.Tensor, options: AttentionOptions) -> tf.Tensor:
     """The scores in float32: low where a key is padding, -inf where the mask or the window hides it.
 
-    Args: as for `ReferenceOps.attention_probs` and `AttentionOptions`.
+    Args: as for `ReferenceOps.attention_probs`.
     """
+    _, attention_mask, window = options
     num_queries, num_keys = (scores.shape[axis] or tf.shape(scores)[axis] for axis in (-2, -1))
     first_query = (num_keys - num_queries) // 2
     per_key = key_mask[:, tf.newaxis] if len(key_mask.shape) == 2 else key_mask
@@ -316,22 +289,17 @@ def is_packed(key_mask: tf.Tensor) -> bool:
 
 
 def apply_dropout(
-    values: tf.Tensor,
-    dropout_key: DropoutKey | None,
-    rate: float,
-    keep_once: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    values: tf.Tensor, dropout_key: DropoutKey | None, keep_once: Callable[[tf.Tensor], tf.Tensor] = tf.identity
 ) -> tf.Tensor:
     """Sets a share `rate` of the values to 0 and scales the rest by 1 / (1 - rate): [B, ...] float32 -> [B, ...].
 
-    Args:
-        dropout_key: the random bits of the mask; None: nothing is dropped.
-        keep_once: a function that is applied to the mask; see `FusedOps`.
+    Args: dropout_key: None: nothing is dropped.        keep_once: is applied to the mask, see `FusedOps`.
     """
     if dropout_key is None:
         return values
     num_examples, *shape = (size or tf.shape(values)[axis] for axis, size in enumerate(values.shape))
-    keep = dropout_key.keep_mask(rate, num_examples, tuple(shape))
-    return tf.where(keep_once(keep), values * (1.0 / (1.0 - rate)), 0.0)
+    keep = dropout_key.keep_mask(num_examples, tuple(shape))
+    return tf.where(keep_once(keep), values * (1.0 / (1.0 - dropout_key.rate)), 0.0)
 
 
 def in_columns(rows: tf.Tensor) -> tf.Tensor:

@@ -30,30 +30,19 @@ def inverse_cdf_sample(masses: tf.Tensor, uniform: tf.Tensor) -> tf.Tensor:
 
 
 class TokenLosses(NamedTuple):
-    """-log p of three tokens for each vector, in nats: [B, S] float32 each. Only the first has a gradient.
+    """-log p of two given tokens and of a most likely one for each vector, in nats: [B, S] float32 each."""
 
-    Attributes:
-        token, other: the two given tokens.        most_likely: a token with the largest logit.
-    """
-
-    token: tf.Tensor
+    token: tf.Tensor  # the only one with a gradient
     other: tf.Tensor
     most_likely: tf.Tensor
 
 
 def token_losses(
-    ops: ReferenceOps,
-    vectors: tf.Tensor,
-    table: tf.Tensor,
-    bias: tf.Tensor,
-    token_ids: tf.Tensor,
-    other_ids: tf.Tensor,
+    ops: ReferenceOps, vectors: tf.Tensor, table: tf.Tensor, bias: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor
 ) -> TokenLosses:
-    """-log p of `token_ids`, `other_ids` and the most likely token for each vector.
+    """-log p of `token_ids`, `other_ids` ([B, S] int32) and the most likely token for each vector.
 
-    Args:
-        vectors: [B, S, E] float32, B and S static.        table: [V', E] float32.        bias: [V'] float32.
-        token_ids, other_ids: [B, S] int32.
+    Args: vectors: [B, S, E] float32, B and S static.        table: [V', E] float32.        bias: [V'] float32.
     """
     assert token_ids.shape.is_fully_defined(), "the number of parts must be static"
     num_vectors = math.prod(token_ids.shape)
@@ -73,12 +62,7 @@ def token_losses(
 
 
 def _losses_in_parts(
-    ops: ReferenceOps,
-    vectors: tf.Tensor,
-    token_ids: tf.Tensor,
-    other_ids: tf.Tensor,
-    table: tf.Tensor,
-    bias: tf.Tensor,
+    ops: ReferenceOps, vectors: tf.Tensor, token_ids: tf.Tensor, other_ids: tf.Tensor, table: tf.Tensor, bias: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
     """`token_losses` of K parts with N vectors each: three tensors [K, N]; vectors [K, N, E], both ids [K, N]."""
 

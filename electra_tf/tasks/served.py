@@ -22,19 +22,12 @@ Served = tuple[Callable[..., ServedOutputs], list[tf.TensorSpec]]
 
 @dataclass(frozen=True)
 class ServingShapes:
-    """The shapes of the served functions' inputs.
+    """The shapes of the served functions' inputs."""
 
-    Attributes:
-        max_seq_length: the largest number of tokens in a row, special tokens included. Longer texts are truncated, or
-            cut into windows.
-        batch_size: the number of texts in every call; None: any number.
-        pad_to_max_length: whether all rows have `max_seq_length` tokens; otherwise, rows are as long as the
-            call's longest.
-    """
-
+    # The most tokens in a row, special ones included; longer texts are truncated, or cut into windows.
     max_seq_length: int
-    batch_size: int | None = None
-    pad_to_max_length: bool = False
+    batch_size: int | None = None  # the number of texts in every call; None: any number
+    pad_to_max_length: bool = False  # whether all rows have `max_seq_length` tokens, or as many as the call's longest
 
     @property
     def width(self) -> int | None:
@@ -49,19 +42,12 @@ class ServedModel(tf.Module):
     `max_bytes` of `max_seq_length`. If the tokenizer does not run in graphs, only the functions of ids are served. A
     WordPiece vocabulary drops invalid bytes of UTF-8; with SentencePiece they are unknown characters.
 
-    Args:
-        task: the trained model. It cannot be trained further, because its encoder is changed for inference.
-        tokenizer: the tokenizer of the training.
-
-    Attributes:
-        default: the name of the function for requests that name no signature.
-        has_windows: whether it cuts a long text into windows.
-
+    Args: task: it cannot be trained further, because its encoder is changed for inference.
     Raises: UserError: the model does not allow the shapes.
     """
 
-    default = "embed"
-    has_windows = False
+    default = "embed"  # the function for requests that name no signature
+    has_windows = False  # whether it cuts a long text into windows
 
     def __init__(self, task: Task, tokenizer: Tokenizer, shapes: ServingShapes):
         super().__init__(name="electra")
@@ -159,10 +145,8 @@ class ServedModel(tf.Module):
             return Rows(*map(tf.identity, tensors))
 
     def with_tokens(self, compute: Callable[[Rows], ServedOutputs], text: tf.Tensor) -> ServedOutputs:
-        """The outputs of a function for texts, and their tokens. T is the length of the rows.
+        """The outputs of a function for [N] texts, UTF-8, and their tokens. T is the length of the rows.
 
-        Args:
-            text: [N] string, UTF-8.
         Returns: the outputs of `compute`, and:
             tokens: [N, T] string; "" in padding.        num_tokens: [N] int32, with [CLS] and [SEP].
             truncated: [N] bool, whether the text was cut.
@@ -172,19 +156,12 @@ class ServedModel(tf.Module):
         return {**compute(rows), "tokens": tokens, "num_tokens": rows.num_tokens, "truncated": truncated}
 
     def _embed(self, text: tf.Tensor) -> ServedOutputs:
-        """Vectors for texts.
-
-        Args:
-            text: [N] string, UTF-8.
-        Returns: the outputs of `_embed_ids` and `with_tokens`.
-        """
+        """The outputs of `_embed_ids` and `with_tokens` for [N] texts, UTF-8."""
         return self.with_tokens(self._vectors, text)
 
     def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """Vectors for token ids.
+        """Vectors for token ids, [N, T] int32 each; the mask is 1 for a token, 0 for padding.
 
-        Args:
-            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
         Returns:
             pooled_output: [N, H] float32, the vector of [CLS].
             sequence_output: [N, T, H] float32, the vector of each token; 0 in padding.

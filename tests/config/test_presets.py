@@ -102,7 +102,7 @@ def test_the_training_settings_of_the_presets(name, numbers):
         config.train.batch_size,
         config.data.max_seq_length,
         config.masking.masked_fraction,
-        config.max_predictions,
+        config.masking.max_predictions(config.data.max_seq_length),
     )
 
 

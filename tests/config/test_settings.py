@@ -143,7 +143,8 @@ def test_tying_all_weights_requires_equal_sizes(load, refusal):
 )
 def test_the_number_of_slots_for_masked_positions(settings, length, fraction, slots):
     data = {"max_seq_length": length}
-    assert parse_config(settings(data=data, masking={"masked_fraction": fraction}), "test").max_predictions == slots
+    config = parse_config(settings(data=data, masking={"masked_fraction": fraction}), "test")
+    assert config.masking.max_predictions(length) == slots
 
 
 def test_electric_refuses_a_share_of_noise_that_changes(refusal):

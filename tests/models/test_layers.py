@@ -45,8 +45,8 @@ def test_dropout_is_the_identity_in_inference_at_rate_zero_and_in_a_frozen_netwo
 
 def test_no_two_draws_of_a_forward_pass_share_a_name(tiny_config, tiny_batch, monkeypatch):
     drawn = []
-    original = RandomStream._digest
-    monkeypatch.setattr(RandomStream, "_digest", lambda self: (drawn.append(self._name), original(self))[1])
+    original = RandomStream._key
+    monkeypatch.setattr(RandomStream, "_key", lambda self: (drawn.append(self._name), original(self))[1])
     config = tiny_config(encoder={"num_layers": 2})
     objective, batch = build_objective(config), tiny_batch(config, [10, 7, 5, 8])
     drawn.clear()

@@ -121,11 +121,11 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
 
 def gradients_of_local_attention(whole_step: bool, rate: float, inputs: tuple) -> list[tf.Tensor]:
     ops = FusedOps("gpu" if whole_step else "cpu", whole_step=whole_step)
-    dropout_key = RandomStream(5, 1, 0).dropout_key()
+    dropout_key = RandomStream(5, 1, 0).dropout_key(rate)
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         mask = tf.ones([2, tf.shape(inputs[0])[2]], tf.int32)
-        mixed = local_attention(ops, *inputs, mask, AttentionOptions(rate, dropout_key, window=3))
+        mixed = local_attention(ops, *inputs, mask, AttentionOptions(dropout_key, window=3))
         loss = tf.reduce_sum(tf.cast(mixed, tf.float32) ** 2)
     return tape.gradient(loss, inputs)
 
@@ -163,8 +163,8 @@ def test_dropout_of_local_attention_belongs_to_the_example():
     mask = tf.ones([4, 9], tf.int32)
 
     def attend(rows: slice, first_example: int) -> np.ndarray:
-        dropout_key = RandomStream(5, 1, first_example).dropout_key()
-        options = AttentionOptions(0.4, dropout_key, window=2)
+        dropout_key = RandomStream(5, 1, first_example).dropout_key(0.4)
+        options = AttentionOptions(dropout_key, window=2)
         return local_attention(REFERENCE, *[query[rows]] * 3, mask[rows], options).numpy()
 
     together = attend(slice(0, 4), 0)

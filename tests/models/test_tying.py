@@ -82,7 +82,7 @@ def test_disentangled_embeddings_begin_as_the_generators_tables_with_their_own_l
     objective = build("gradient_disentangled")
     generator, discriminator = objective.generator.encoder.embeddings, objective.discriminator.embeddings
     for name in TABLES:
-        assert np.array_equal(getattr(discriminator, name), getattr(generator, name))
+        assert np.array_equal(discriminator.table(name), generator.table(name))
     assert discriminator.layer_norm is not generator.layer_norm
     own = {id(v) for v in discriminator.variables}
     assert len(own) == 5 and not own & {id(v) for v in objective.generator.variables}
@@ -138,7 +138,7 @@ def test_embeddings_are_projected_where_their_size_is_not_the_hidden_size(build,
     objective = build(tying, embedding_size=embedding_size)
     for encoder in (objective.generator.encoder, objective.discriminator):
         assert (encoder.embeddings_project is None) == (encoder.config.hidden_size == embedding_size)
-        assert encoder.embeddings.word_embeddings.shape == [47, embedding_size]
+        assert encoder.embeddings.table("word_embeddings").shape == [47, embedding_size]
     forward = objective.forward(tiny_batch(objective.config, [10, 7, 5, 8]), SAMPLING)
     assert forward.generated.logits.shape == [4, 3, 47]
     assert forward.discriminator_output.sequence_output.shape == [4, 10, 16]

@@ -27,7 +27,7 @@ def normal(*shape: int, seed: int, dtype=tf.float32) -> tf.Tensor:
 
 
 def draw_at(rate: float):
-    return RandomStream(3, 0, 0).dropout_key() if rate else None
+    return RandomStream(3, 0, 0).dropout_key(rate) if rate else None
 
 
 def with_gradients(function, inputs, upstream):
@@ -60,7 +60,7 @@ def test_dropout_add_layer_norm_equals_the_reference(dtype, rate):
     shapes = [(2, 5, 24), (24,), (2, 5, 24)]
     inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
     inputs += [normal(24, seed=3), normal(24, seed=4)]
-    options = {"epsilon": 1e-12, "rate": rate, "dropout_key": draw_at(rate)}
+    options = {"epsilon": 1e-12, "dropout_key": draw_at(rate)}
     output = lambda ops, *values: ops.dropout_add_layer_norm(*values, **options)  # noqa: E731
     assert_alike(output, inputs, normal(2, 5, 24, seed=5), dtype)
 
@@ -68,7 +68,7 @@ def test_dropout_add_layer_norm_equals_the_reference(dtype, rate):
 @DTYPES
 def test_dropout_equals_the_reference(dtype):
     values = normal(2, 5, 24, seed=0, dtype=dtype)
-    drop = lambda ops, values: ops.dropout(values, rate=0.4, dropout_key=draw_at(0.4))  # noqa: E731
+    drop = lambda ops, values: ops.dropout(values, draw_at(0.4))  # noqa: E731
     assert_alike(drop, [values], normal(2, 5, 24, seed=1), dtype)
 
 
@@ -83,7 +83,7 @@ def test_dropout_equals_the_reference(dtype):
 )
 def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
     mask = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    options = AttentionOptions(rate, draw_at(rate), attention_mask)
+    options = AttentionOptions(draw_at(rate), attention_mask)
     probs = lambda ops, scores: ops.attention_probs(scores, mask, options)  # noqa: E731
     assert_alike(probs, [normal(2, 3, 5, 5, seed=0, dtype=dtype)], normal(2, 3, 5, 5, seed=1), dtype)
 
@@ -102,7 +102,7 @@ def test_attention_probs_equals_the_reference(dtype, rate, attention_mask):
 def test_attention_that_keeps_no_probabilities_equals_the_reference(dtype, rate, attention_mask, window, lengths):
     queries, keys = lengths
     mask = tf.constant([[1] * keys, [1] * (keys - keys // 4) + [0] * (keys // 4)])
-    options = AttentionOptions(rate, draw_at(rate), attention_mask, window)
+    options = AttentionOptions(draw_at(rate), attention_mask, window)
     shapes = [(2, 3, length, 8) for length in (queries, keys, keys)]
     inputs = [normal(*shape, seed=index, dtype=dtype) for index, shape in enumerate(shapes)]
     upstream = normal(2, 3, queries, 8, seed=3)
@@ -127,7 +127,7 @@ def test_what_attention_keeps_for_its_gradient_grows_with_the_length_and_not_wit
     """Nor may XLA keep it: all that the second computation reads passes through a barrier."""
     ops = FusedOps("gpu", whole_step=True)
     attend = tf.function(
-        lambda words, *values: ops.attention(*values, tf.ones([2, 131]), AttentionOptions(0.1, DropoutKey(words))),
+        lambda words, *values: ops.attention(*values, tf.ones([2, 131]), AttentionOptions(DropoutKey(words, 0.1))),
         autograph=False,
     )
 
@@ -267,7 +267,7 @@ def test_a_step_compiled_as_a_whole_keeps_dropped_probabilities_in_its_own_dtype
 
     def gradient(scores, words):
         ops = FusedOps("gpu", whole_step=True)
-        probs = ops.attention_probs(scores, tf.ones([2, 3]), AttentionOptions(0.1, DropoutKey(words)))
+        probs = ops.attention_probs(scores, tf.ones([2, 3]), AttentionOptions(DropoutKey(words, 0.1)))
         return tf.gradients(probs, scores)
 
     specs = tf.TensorSpec([2, 5, 4, 3], tf.bfloat16), tf.TensorSpec([3], tf.uint32)

@@ -14,7 +14,7 @@ def uniform(rows: int = 6, shape: tuple[int, ...] = (7, 3), *, seed=5, step=2, f
 
 
 def bits(rows: int = 6, shape: tuple[int, ...] = (7, 3), *, seed=5, step=2, first_example=0, name="a") -> np.ndarray:
-    return RandomStream(seed, step, first_example, name).dropout_key().bits(rows, shape).numpy()
+    return RandomStream(seed, step, first_example, name).dropout_key(0.1).bits(rows, shape).numpy()
 
 
 GENERATORS = pytest.mark.parametrize("draw", [uniform, bits], ids=["philox", "hash"])
@@ -102,7 +102,7 @@ def test_each_word_of_a_key_changes_half_of_the_bits():
 
 @pytest.mark.parametrize("shape", [(4, 96, 128), (128, 192)], ids=["probabilities", "vectors"])
 def test_a_mask_keeps_equally_many_elements_of_each_row_and_column(shape):
-    keep = RandomStream(5, 2, 0, "a").dropout_key().keep_mask(0.1, 40, shape).numpy()
+    keep = RandomStream(5, 2, 0, "a").dropout_key(0.1).keep_mask(40, shape).numpy()
     for axis in range(keep.ndim):
         others = tuple(other for other in range(keep.ndim) if other != axis)
         counts, expected = keep.sum(others), 0.9 * keep.size / keep.shape[axis]
@@ -113,8 +113,8 @@ def test_a_mask_keeps_equally_many_elements_of_each_row_and_column(shape):
 
 def test_masks_of_neighbouring_examples_steps_and_layers_are_independent():
     def kept(example: int, step: int, name: str) -> np.ndarray:
-        draw = RandomStream(5, step, example, name).dropout_key()
-        return draw.keep_mask(0.1, 1, (12, 64, 64)).numpy().ravel() - 0.9
+        draw = RandomStream(5, step, example, name).dropout_key(0.1)
+        return draw.keep_mask(1, (12, 64, 64)).numpy().ravel() - 0.9
 
     of_draws = [kept(*draw) for draw in ((3, 7, "0"), (4, 7, "0"), (3, 8, "0"), (3, 7, "1"), (3, 7 + 2**32, "0"))]
     correlations = np.corrcoef(of_draws)[np.triu_indices(5, 1)]
@@ -138,7 +138,7 @@ def test_xla_draws_the_same_numbers():
     @tf.function(jit_compile=True)
     def compiled(step: tf.Tensor, first_example: tf.Tensor):
         stream = RandomStream(5, step, first_example, "a")
-        return stream.uniform(3, (7, 3)), stream.dropout_key().bits(3, (7, 3))
+        return stream.uniform(3, (7, 3)), stream.dropout_key(0.1).bits(3, (7, 3))
 
     numbers, words = compiled(tf.constant(2, tf.int64), tf.constant(4, tf.int64))
     assert np.array_equal(numbers, uniform(3, first_example=4))

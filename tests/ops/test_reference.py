@@ -65,13 +65,13 @@ def test_layer_norm_normalises_scales_and_shifts():
 
 
 def test_dropout_comes_before_the_residual_and_the_normalisation():
-    dropout_key, rate = RandomStream(3, 0, 0).dropout_key(), 0.4
+    dropout_key = RandomStream(3, 0, 0).dropout_key(0.4)
     product, bias, residual = normal(2, 5, 24), normal(24, seed=1), normal(2, 5, 24, seed=2)
     actual = REFERENCE.dropout_add_layer_norm(
-        product, bias, residual, tf.ones([24]), tf.zeros([24]), epsilon=EPSILON, rate=rate, dropout_key=dropout_key
+        product, bias, residual, tf.ones([24]), tf.zeros([24]), epsilon=EPSILON, dropout_key=dropout_key
     )
-    keep = dropout_key.keep_mask(rate, 2, (5, 24)).numpy()
-    summed = np.where(keep, (product + bias).numpy() / (1 - rate), 0.0) + residual.numpy()
+    keep = dropout_key.keep_mask(2, (5, 24)).numpy()
+    summed = np.where(keep, (product + bias).numpy() / (1 - 0.4), 0.0) + residual.numpy()
     expected = (summed - summed.mean(-1, keepdims=True)) / summed.std(-1, keepdims=True)
     assert actual.numpy() == pytest.approx(expected, abs=1e-5)
 
@@ -97,8 +97,8 @@ def test_attention_is_a_softmax_over_the_visible_keys(attention_mask):
 
 
 def test_dropout_scales_the_probabilities_that_it_keeps():
-    dropout_key = RandomStream(3, 0, 0).dropout_key()
+    dropout_key = RandomStream(3, 0, 0).dropout_key(0.4)
     scores = normal(2, 3, 5, 5)
-    dropped = REFERENCE.attention_probs(scores, tf.ones([2, 5]), AttentionOptions(0.4, dropout_key))
-    keep = dropout_key.keep_mask(0.4, 2, (3, 5, 5)).numpy()
+    dropped = REFERENCE.attention_probs(scores, tf.ones([2, 5]), AttentionOptions(dropout_key))
+    keep = dropout_key.keep_mask(2, (3, 5, 5)).numpy()
     assert dropped.numpy() == pytest.approx(np.where(keep, tf.nn.softmax(scores).numpy() / 0.6, 0.0), rel=1e-6)

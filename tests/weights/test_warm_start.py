@@ -191,7 +191,7 @@ def test_differences_of_embeddings_are_kept_and_go_to_other_objectives_as_sums(t
     initialize_from(same, run.path)
     assert_same_weights(weights_of(same), weights_of(disentangled))
     initialize_from(plain, run.path)
-    table = disentangled.encoder.embeddings.word_embeddings.numpy()
+    table = disentangled.encoder.embeddings.table("word_embeddings").numpy()
     assert np.array_equal(plain.encoder.embeddings.word_embeddings.numpy(), table)
 
 

@@ -16,15 +16,9 @@ from electra_tf.tasks.pretrain.generator_objective import (
     CorruptedInput,
     GeneratorObjective,
     GeneratorObjectiveSettings,
-    generator_metrics,
     masked_tokens,
 )
-from electra_tf.tasks.pretrain.losses import (
-    at_masked_positions,
-    masked_lm_accuracy,
-    masked_lm_loss,
-    over_masked_tokens,
-)
+from electra_tf.tasks.pretrain.losses import at_masked_positions, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
 from electra_tf.tasks.terms import Term, Total, count_of, weighted_mean, weighted_total
 
@@ -44,19 +38,13 @@ class AllTokensMlmConfig(GeneratorObjectiveSettings):
 
 
 class AllTokensMlmForward(NamedTuple):
-    """The results of one forward pass.
-
-    Attributes:
-        losses: [B, S] float32, the encoder's -log p(original token) in nats.
-        is_correct: [B, S] bool, true where no token is more likely than the original one.
-        copy_probability: [B, S] float32; None without the copy mechanism.
-    """
+    """The results of one forward pass."""
 
     generated: GeneratorOutput
     corrupted: CorruptedInput
-    losses: tf.Tensor
-    is_correct: tf.Tensor
-    copy_probability: tf.Tensor | None = None
+    losses: tf.Tensor  # [B, S] float32, the encoder's -log p(original token) in nats
+    is_correct: tf.Tensor  # [B, S] bool, true where no token is more likely than the original one
+    copy_probability: tf.Tensor | None = None  # [B, S] float32; None without the copy mechanism
 
 
 @register_objective(AllTokensMlmConfig)
@@ -82,7 +70,6 @@ class AllTokensMlm(GeneratorObjective):
         return {**denominators, "masked_positions": num_masked, "unmasked_positions": num_unmasked}
 
     def forward(self, batch: Batch, context: ForwardContext) -> AllTokensMlmForward:
-        """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
         hidden = self.encode(batch, corrupted, context).sequence_output
@@ -100,29 +87,26 @@ class AllTokensMlm(GeneratorObjective):
         )
 
     def loss_totals(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        return {
-            "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
-            "all_tokens_lm": weighted_total(forward.losses, batch["input_mask"], "tokens"),
-        }
+        loss = weighted_total(forward.losses, batch["input_mask"], "tokens")
+        return {**super().loss_totals(batch, forward), "all_tokens_lm": loss}
 
     def extra_metrics(self, batch: Batch, forward: AllTokensMlmForward) -> dict[str, Total]:
-        """The metrics of the samples, the encoder's accuracy, and the probability of copying."""
         totals = {
-            **generator_metrics(batch, forward.generated, forward.corrupted, batch["input_mask"], "tokens"),
+            "replaced_fraction": weighted_total(forward.corrupted.is_replaced, batch["input_mask"], "tokens"),
+            **super().extra_metrics(batch, forward),
             "encoder_masked_lm_accuracy": over_masked_tokens(at_masked_positions(forward.is_correct, batch), batch),
         }
         if forward.copy_probability is not None:
             copy, masked = forward.copy_probability, masked_tokens(batch)
+            unmasked = batch["input_mask"] - masked
             totals["copy_probability_masked"] = weighted_total(copy, masked, "masked_positions")
-            totals["copy_probability_unmasked"] = weighted_total(
-                copy, batch["input_mask"] - masked, "unmasked_positions"
-            )
+            totals["copy_probability_unmasked"] = weighted_total(copy, unmasked, "unmasked_positions")
         return totals
 
     def held_out_metrics(self, batch: Batch, forward: AllTokensMlmForward, context: ForwardContext) -> dict[str, Term]:
         at_masked = at_masked_positions(forward.losses, batch)
         terms: dict[str, Term] = {
-            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
+            **super().held_out_metrics(batch, forward, context),
             "all_tokens_lm_accuracy": weighted_mean(forward.is_correct, batch["input_mask"]),
             "encoder_masked_lm_loss": weighted_mean(at_masked, batch["masked_lm_weights"]),
         }
@@ -134,15 +118,13 @@ class AllTokensMlm(GeneratorObjective):
 
 
 def with_copying(losses: tf.Tensor, copy_logits: tf.Tensor, is_input: tf.Tensor | bool) -> tf.Tensor:
-    """-log p(token) in nats where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
+    """-log p(token) in nats, [B, S], where p(x) = copy * [x is the input token] + (1 - copy) * softmax(x).
 
     Computed with logarithms, so that neither a certain copy nor an impossible token gives log 0.
 
     Args:
-        losses: [B, S] float32, -log softmax(token).
-        copy_logits: [B, S] float32, whose sigmoid is the copy probability.
+        losses: [B, S] float32, -log softmax(token).        copy_logits: [B, S] float32, whose sigmoid is copy.
         is_input: [B, S] bool, whether the token is the input token.
-    Returns: [B, S] float32.
     Source: paper section 3.5, "All-Tokens MLM".
     """
     log_copied, log_drawn = tf.math.log_sigmoid(copy_logits), tf.math.log_sigmoid(-copy_logits) - losses

@@ -26,10 +26,8 @@ def data_probabilities(
 
     Args:
         replaced_logits: float32, any shape; D, the probability that x is the original, is sigmoid(-logit).
-        generator_probs: the same shape, p_G(x | c).
         originals_per_sample: a, the number of original tokens per sampled token in the discriminator's training.
-    Returns: the same shape; not normalised, because no discriminator is optimal.
-    Source: paper, appendix G.
+    Returns: not normalised, because no discriminator is optimal. Source: paper, appendix G.
     """
     # Two sigmoids, because 1 - D has no significant digits where D is near 1.
     is_original, is_replaced = tf.sigmoid(-replaced_logits), tf.sigmoid(replaced_logits)
@@ -37,12 +35,9 @@ def data_probabilities(
 
 
 def one_masked_token_each(batch: Batch, tokens_per_example: int) -> dict[str, tf.Tensor]:
-    """Splits examples with M masked positions into sequences with one masked position.
+    """Splits examples with M masked positions into B * T rows with one; slots that an example lacks have weight 0.
 
-    Args:
-        batch: a result of `electra_tf.data.masking.mask_batch`.
-        tokens_per_example: T, the largest number of masked positions to use: the first ones, which are random.
-    Returns: a batch of B * T rows with one slot each; slots that an example lacks have weight 0.
+    Args: tokens_per_example: T, the largest number of masked positions to use: the first ones, which are random.
     """
     num_tokens = min(tokens_per_example, batch["masked_lm_ids"].shape[1])
     names = [name for name, (axes, _) in PRETRAINING_BATCH.tensors.items() if axes == "M"]
@@ -62,11 +57,7 @@ class MaskedLmByArgmax(Evaluated):
         self.objective, self.config = objective, objective.config
 
     def evaluation_terms(self, batch: Batch, context: ForwardContext) -> dict[str, Term]:
-        """`masked_lm_accuracy`, the number of `masked_tokens`, and the other results of `correct`.
-
-        Args:
-            batch: with every masked token shown as [MASK].
-        """
+        """The results of `correct`, and the number of `masked_tokens`; all are shown as [MASK] in the batch."""
         rows = one_masked_token_each(batch, self.config.evaluation.as_masked_lm.tokens_per_example)
         weights = rows["masked_lm_weights"][:, 0]
         correct = self.correct(rows, self.objective.generate(rows, context).logits[:, 0])
@@ -74,11 +65,9 @@ class MaskedLmByArgmax(Evaluated):
         return {"masked_tokens": Sum(tf.reduce_sum(weights)), **shares}
 
     def correct(self, batch: Batch, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Whether the prediction of each row is right: [B] bool by the name of a metric.
+        """Whether the prediction of each row's only masked token is right: [B] bool by the name of a metric.
 
-        Args:
-            batch: with one masked token in each row.
-            logits: [B, V] float32, the masked language model's, or the generator's, for that token.
+        Args: logits: [B, V] float32, the masked language model's, or the generator's, for that token.
         """
         predicted = tf.argmax(logits, axis=-1, output_type=tf.int32)
         return {"masked_lm_accuracy": predicted == batch["masked_lm_ids"][:, 0]}
@@ -91,9 +80,8 @@ class MaskedLmByDiscriminator(MaskedLmByArgmax):
     `candidates_accuracy`, the share of originals that are among the candidates, which is an upper bound.
 
     Args:
-        discriminate: computes the discriminator's output, [B, S] float32, for a batch.
-        score: computes the score of each candidate from the discriminator's outputs and the generator's probabilities,
-            [B, K] each.
+        discriminate: the discriminator's output, [B, S] float32, for a batch.
+        score: the scores of candidates from its outputs and the generator's probabilities, [B, K] each.
     """
 
     def __init__(

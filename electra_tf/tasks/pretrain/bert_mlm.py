@@ -63,12 +63,8 @@ class BertMlm(MaskedLm):
         return self.masked_lm.encoder
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
-        return self.masked_lm(
-            batch["masked_input_ids"],
-            **mask_and_segments(batch),
-            positions=batch["masked_lm_positions"],
-            context=context.fold_in("masked_lm"),
-        )
+        inputs = {**mask_and_segments(batch), "positions": batch["masked_lm_positions"]}
+        return self.masked_lm(batch["masked_input_ids"], **inputs, context=context.fold_in("masked_lm"))
 
     def as_masked_lm(self) -> MaskedLmByArgmax:
         return MaskedLmByArgmax(self)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, did_you_mean
-from electra_tf.config.loader import Override, merge, read_values
+from electra_tf.config.loader import Override, read_values
 from electra_tf.config.schema import MaskedFraction, MaskingConfig, RunConfig
 from electra_tf.config.settings import Count, Settings
 from electra_tf.config.validation import validate
@@ -53,10 +53,6 @@ class ObjectiveSettings(Settings):
         """The networks that the steps of each phase compute; the numbers of steps add up to `train.num_steps`."""
         raise NotImplementedError
 
-    def schedule_steps(self, run: "PretrainingConfig") -> tuple[int, ...]:
-        """The steps of each part of the schedule, the whole run in total; each part has its own warm-up and decay."""
-        return (run.train.num_steps,)
-
     @property
     def has_generator_network(self) -> bool:
         """True if a network with weights generates tokens for another one."""
@@ -89,7 +85,7 @@ class ObjectiveSettings(Settings):
 
     def specials_fraction(self, run: "PretrainingConfig") -> float:
         """The share of [CLS] and [SEP] among the tokens of the `replaced_token` loss, in the shortest sequences."""
-        return 2.0 / min([run.data.max_seq_length, *(stage.max_seq_length for stage in run.stages)])
+        return 2.0 / min(stage.max_seq_length for stage in run.all_stages)
 
 
 ObjectiveT = TypeVar("ObjectiveT", bound=ObjectiveSettings)
@@ -142,8 +138,14 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
         return is_scheduled or len(self.objective.phase_costs(self)) > 1 or self.objective.depends_on_num_steps
 
     @property
+    def all_stages(self) -> tuple[StageConfig, ...]:
+        """The stages; without `stages` the whole run as one."""
+        sizes = {"max_seq_length": self.data.max_seq_length, "batch_size": self.train.batch_size}
+        return self.stages or (StageConfig(num_steps=self.train.num_steps, **sizes),)
+
+    @property
     def stage_maskings(self) -> tuple[MaskingConfig, ...]:
-        """The masking of each stage, its `masked_fraction` from the stage's first step to its last; at least one."""
+        """The masking of each of `all_stages`, its `masked_fraction` from the stage's first step to its last."""
         ends = itertools.accumulate((stage.num_steps for stage in self.stages), initial=0)
         shares = itertools.pairwise(end / self.train.num_steps for end in ends)
         return tuple(
@@ -153,28 +155,17 @@ class PretrainingConfig(RunConfig, Generic[ObjectiveT]):
             for stage, share in zip(self.stages, shares, strict=True)
         ) or (self.masking,)
 
-    @property
-    def max_predictions(self) -> int:
-        """M, the number of slots for masked positions in one sequence."""
-        return self.masking.max_predictions(self.data.max_seq_length)
-
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[Override] = ()) -> PretrainingConfig:
     """Loads a run's configuration.
 
     Args:
         path: a YAML file; its `base:`, if any, names a parent file relative to it.
-        overrides: `a.b=value` texts, whose value is YAML, or pairs of a path and a value. The last one for a setting
-            is used. Together they change the file as a child file would.
-
+        overrides: `a.b=value` texts, whose value is YAML, or pairs of a path and a value. Together they change the file
+            as a child file would; the last one for a setting counts.
     Raises: UserError: for a missing file, broken YAML, an unknown key, a wrong type or an impossible combination.
     """
-    return parse_config(*read_values(path, overrides, _INHERITED))
-
-
-def merge_settings(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """The settings `base` changed by `changes`, as by a child file or by `--set`."""
-    return merge(base, changes, _INHERITED)
+    return parse_config(*read_values(path, overrides, INHERITED))
 
 
 def parse_config(values: dict[str, Any], source: str) -> PretrainingConfig:
@@ -211,7 +202,5 @@ def _inherited_of_generator(old: dict[str, Any], changes: dict[str, Any]) -> dic
     return old if changes.get("kind", kind) == kind else {}
 
 
-_INHERITED = {
-    "objective": _inherited_of_objective,
-    "generator": _inherited_of_generator,
-}
+# For `merge`: what a group of a child takes over from its base.
+INHERITED = {"objective": _inherited_of_objective, "generator": _inherited_of_generator}

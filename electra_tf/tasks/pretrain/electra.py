@@ -17,20 +17,10 @@ from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.pretrain.as_masked_lm import MaskedLmByDiscriminator, data_probabilities
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.generator_objective import (
-    CorruptedInput,
-    GeneratorObjective,
-    GeneratorObjectiveSettings,
-    generator_metrics,
-)
-from electra_tf.tasks.pretrain.losses import (
-    masked_lm_accuracy,
-    masked_lm_loss,
-    replaced_token_loss,
-    replaced_token_metrics,
-)
+from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, GeneratorObjective, GeneratorObjectiveSettings
+from electra_tf.tasks.pretrain.losses import replaced_token_loss, replaced_token_metrics
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total, count_of
+from electra_tf.tasks.terms import Term, Total, count_of, weighted_total
 
 
 class ElectraConfig(GeneratorObjectiveSettings):
@@ -91,20 +81,18 @@ class Electra(GeneratorObjective):
 
     def loss_totals(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
-        return {
-            "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
-            "replaced_token": replaced_token_loss(logits, is_replaced, forward.loss_mask, "counted_tokens"),
-        }
+        loss = replaced_token_loss(logits, is_replaced, forward.loss_mask, "counted_tokens")
+        return {**super().loss_totals(batch, forward), "replaced_token": loss}
 
     def extra_metrics(self, batch: Batch, forward: ElectraForward) -> dict[str, Total]:
         """The metrics that the health checks compare with the losses."""
-        return generator_metrics(batch, forward.generated, forward.corrupted, forward.loss_mask, "counted_tokens")
+        replaced = weighted_total(forward.corrupted.is_replaced, forward.loss_mask, "counted_tokens")
+        return {"replaced_fraction": replaced, **super().extra_metrics(batch, forward)}
 
     def held_out_metrics(self, batch: Batch, forward: ElectraForward, context: ForwardContext) -> dict[str, Term]:
-        return {
-            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
-            **replaced_token_metrics(forward.replaced_token_logits, forward.corrupted.is_replaced, forward.loss_mask),
-        }
+        logits, is_replaced = forward.replaced_token_logits, forward.corrupted.is_replaced
+        detection = replaced_token_metrics(logits, is_replaced, forward.loss_mask)
+        return {**super().held_out_metrics(batch, forward, context), **detection}
 
     def detect(self, inputs: Batch) -> tf.Tensor:
         """[B, S] float32: the probability that each token was replaced; inputs as for `call`."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import keras
 import tensorflow as tf
 
-from electra_tf.data.batch import Batch, mask_and_segments, word_tokens
+from electra_tf.data.batch import Batch, word_tokens
 from electra_tf.flops.passes import HeadPass, NetworkPass
 from electra_tf.models.embeddings import tied_embeddings
 from electra_tf.models.encoder import Encoder
@@ -86,12 +86,7 @@ class Electric(Electra):
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The towers' predictions. Neither tower attends to the token that it predicts, so the input is unmasked."""
-        return self.generator(
-            batch["input_ids"],
-            **mask_and_segments(batch),
-            positions=batch["masked_lm_positions"],
-            context=context.fold_in("generator"),
-        )
+        return super().generate({**batch, "masked_input_ids": batch["input_ids"]}, context)
 
     def corrupt(self, batch: Batch, logits: Distribution, context: ForwardContext) -> CorruptedInput:
         """As ELECTRA, but every sample counts as noise, also one equal to the original."""
@@ -106,11 +101,9 @@ class Electric(Electra):
         return forward._replace(replaced_token_logits=logits, token_losses=losses.token)
 
     def noise_logits(self, energies: tf.Tensor, token_losses: tf.Tensor) -> tf.Tensor:
-        """The log odds of noise: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise.
+        """The log odds of noise: E(x) + log q(x) + log(p / (1 - p)), where p is the fraction of noise: [B, S] float32.
 
-        Args:
-            energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
-        Returns: [B, S] float32.
+        Args: energies: [B, S] float32.        token_losses: [B, S] float32, -log q(x).
         """
         noise_fraction = self.config.masking.fraction_at(1.0)
         return energies - token_losses + math.log(noise_fraction / (1.0 - noise_fraction))

@@ -26,9 +26,9 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import most_likely
 from electra_tf.ops.positions import put_at_positions
 from electra_tf.tasks.pretrain.config import ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.pretrain.losses import mask_token_metrics, over_masked_tokens
+from electra_tf.tasks.pretrain.losses import mask_token_metrics, masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.tasks.terms import Total, weighted_total
+from electra_tf.tasks.terms import Term, Total
 
 
 class GeneratorObjectiveSettings(ObjectiveSettings):
@@ -83,25 +83,18 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
     def require_samples_of_the_generator(self) -> None:
         """Raises: ValueError: if a setting changes the distribution that tokens are sampled from."""
-        for name, is_fit in (
-            ("temperature", self.temperature == 1.0),
-            ("disallow_correct", not self.disallow_correct),
-            ("sampling", self.sampling != "greedy"),
-        ):
-            if not is_fit:
+        for name in ("temperature", "disallow_correct", "sampling"):
+            if (value := getattr(self, name)) != type(self).model_fields[name].default:
                 raise ValueError(
-                    f"objective.{name} is {getattr(self, name)!r}, but objective.name {self.name!r} needs tokens "
+                    f"objective.{name} is {value!r}, but objective.name {self.name!r} needs tokens "
                     "sampled from the generator's own distribution; leave it out"
                 )
 
     def _require_equal_sizes(self, run: PretrainingConfig, names: Iterable[str], setting: str) -> None:
         assert isinstance(self.generator, TransformerGeneratorConfig)
         generator = self.generator.encoder(run.encoder)
-        different = [
-            f"its {name} is {getattr(generator, name)}, the discriminator's {getattr(run.encoder, name)}"
-            for name in names
-            if getattr(generator, name) != getattr(run.encoder, name)
-        ]
+        sizes = [(name, getattr(generator, name), getattr(run.encoder, name)) for name in names]
+        different = [f"its {name} is {own}, the discriminator's {other}" for name, own, other in sizes if own != other]
         if different:
             raise ValueError(
                 f"{setting} needs a generator of the discriminator's size: {'; '.join(different)}; leave "
@@ -141,21 +134,17 @@ class GeneratorObjectiveSettings(ObjectiveSettings):
 
 
 class CorruptedInput(NamedTuple):
-    """The input of the encoder that reads the generator's samples.
+    """The input of the encoder that reads the generator's samples."""
 
-    Attributes:
-        sampled_ids: [B, M] int32, the generator's samples.
-        input_ids: [B, S] int32, the original input with the samples written in.
-        is_replaced: [B, S] int32, 1 where the token differs from the original.
-    """
-
-    sampled_ids: tf.Tensor
-    input_ids: tf.Tensor
-    is_replaced: tf.Tensor
+    sampled_ids: tf.Tensor  # [B, M] int32, the generator's samples
+    input_ids: tf.Tensor  # [B, S] int32, the original input with the samples written in
+    is_replaced: tf.Tensor  # [B, S] int32, 1 where the token differs from the original
 
 
 class GeneratorObjective(Objective):
     """Base of the objectives with a generator. Their settings are `GeneratorObjectiveSettings`.
+
+    What `forward` returns has the attributes `generated`, a `GeneratorOutput`, and `corrupted`, a `CorruptedInput`.
 
     Attributes:
         generator: predicts a distribution over the vocabulary at the masked positions.
@@ -192,12 +181,8 @@ class GeneratorObjective(Objective):
 
     def generate(self, batch: Batch, context: ForwardContext) -> GeneratorOutput:
         """The generator's predictions at the masked positions."""
-        return self.generator(
-            batch["masked_input_ids"],
-            **mask_and_segments(batch),
-            positions=batch["masked_lm_positions"],
-            context=context.fold_in("generator"),
-        )
+        inputs = {**mask_and_segments(batch), "positions": batch["masked_lm_positions"]}
+        return self.generator(batch["masked_input_ids"], **inputs, context=context.fold_in("generator"))
 
     def corrupt(self, batch: Batch, logits: Distribution, context: ForwardContext) -> CorruptedInput:
         """Writes samples of the generator into the original (not the masked) input.
@@ -222,28 +207,25 @@ class GeneratorObjective(Objective):
         return self.config.objective.temperature
 
     def encode(self, batch: Batch, corrupted: CorruptedInput, context: ForwardContext) -> EncoderOutput:
-        """The encoder's output for the corrupted input."""
-        return self.discriminator(
-            corrupted.input_ids, **mask_and_segments(batch), context=context.fold_in("discriminator")
-        )
+        inputs = mask_and_segments(batch)
+        return self.discriminator(corrupted.input_ids, **inputs, context=context.fold_in("discriminator"))
+
+    def loss_totals(self, batch: Batch, forward: Any) -> dict[str, Total]:
+        return {"masked_lm": masked_lm_loss(forward.generated.distribution, batch)}
+
+    def extra_metrics(self, batch: Batch, forward: Any) -> dict[str, Total]:
+        """The metrics of the generator and its samples. A subclass adds `replaced_fraction` of the tokens it counts."""
+        is_original = forward.corrupted.sampled_ids == batch["masked_lm_ids"]
+        return {
+            "sampled_masked_lm_accuracy": over_masked_tokens(is_original, batch),
+            **mask_token_metrics(forward.generated.distribution, batch),
+        }
+
+    def held_out_metrics(self, batch: Batch, forward: Any, context: ForwardContext) -> dict[str, Term]:
+        return {"masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch)}
 
 
 def masked_tokens(batch: Batch) -> tf.Tensor:
     """[B, S] int32: 1 for the tokens that were masked out."""
     positions, weights = batch["masked_lm_positions"], batch["masked_lm_weights"]
     return put_at_positions(tf.zeros_like(batch["input_ids"]), tf.ones_like(positions), positions, weights)
-
-
-def generator_metrics(
-    batch: Batch, generated: GeneratorOutput, corrupted: CorruptedInput, loss_mask: tf.Tensor, denominator: str
-) -> dict[str, Total]:
-    """`replaced_fraction` of the tokens of a mask, `sampled_masked_lm_accuracy`, and `mask_token_metrics`.
-
-    Args:
-        loss_mask: [B, S] int32.        denominator: the name of its sum.
-    """
-    return {
-        "replaced_fraction": weighted_total(corrupted.is_replaced, loss_mask, denominator),
-        "sampled_masked_lm_accuracy": over_masked_tokens(corrupted.sampled_ids == batch["masked_lm_ids"], batch),
-        **mask_token_metrics(generated.distribution, batch),
-    }

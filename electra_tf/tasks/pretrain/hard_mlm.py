@@ -64,18 +64,12 @@ class HardMlmConfig(BertMlmConfig):
 
 
 class HardMlmForward(NamedTuple):
-    """The results of one forward pass.
+    """The results of one forward pass."""
 
-    Attributes:
-        batch: with the masks that are used.
-        predicted: [B, S] float32, the losses that the small network predicts, in nats.
-        losses: [B, M] float32, the masked LM's losses in nats.
-    """
-
-    batch: Batch
-    predicted: tf.Tensor
+    batch: Batch  # with the masks that are used
+    predicted: tf.Tensor  # [B, S] float32, the losses that the small network predicts, in nats
     distribution: Distribution
-    losses: tf.Tensor
+    losses: tf.Tensor  # [B, M] float32, the masked LM's losses in nats
 
 
 @register_objective(HardMlmConfig)
@@ -99,7 +93,6 @@ class HardMlm(BertMlm):
         return {**super().denominators(batch), "words": count_of(word_tokens(batch))}
 
     def forward(self, batch: Batch, context: ForwardContext) -> HardMlmForward:
-        """Predicts the losses, draws the masks again in training, and predicts the masked tokens."""
         predicted = self.predict_losses(batch, context)
         if context.training:
             batch = self.with_hard_masks(batch, predicted, context)
@@ -115,7 +108,6 @@ class HardMlm(BertMlm):
         }
 
     def extra_metrics(self, batch: Batch, forward: HardMlmForward) -> dict[str, Total]:
-        """The mean of the predicted losses over the masked tokens and over all words."""
         return {
             "difficulty_of_masked": over_masked_tokens(at_masked_positions(forward.predicted, forward.batch), batch),
             "difficulty_of_all": weighted_total(forward.predicted, word_tokens(batch), "words"),
@@ -138,10 +130,8 @@ class HardMlm(BertMlm):
     def with_hard_masks(self, batch: Batch, predicted: tf.Tensor, context: ForwardContext) -> dict[str, tf.Tensor]:
         """The batch with its masks drawn again: equally many in each row, hard tokens with a higher probability.
 
-        Each slot keeps its kind of replacement: [MASK], a random token or the original.
-
-        Args:
-            predicted: [B, S] float32, the predicted losses; no gradient flows into them.
+        Each slot keeps its kind of replacement: [MASK], a random token or the original. No gradient flows into the
+        predicted losses, [B, S] float32.
         """
         candidates, weights = word_tokens(batch), batch["masked_lm_weights"]
         hardness = tf.where(candidates, tf.stop_gradient(predicted), -tf.float32.max)

@@ -21,10 +21,8 @@ from electra_tf.tasks.terms import (
 
 
 def masked_lm_loss(logits: Distribution, batch: Batch) -> Total:
-    """The masked-LM loss: cross-entropy in nats over the masked tokens.
+    """The masked-LM loss: cross-entropy in nats over the B x M masked tokens.
 
-    Args:
-        logits: of the B x M masked positions.
     Source: paper section 2, L_MLM, as a mean over masked tokens (the authors' code) instead of a sum.
     """
     return over_masked_tokens(logits.losses(batch["masked_lm_ids"]), batch)
@@ -36,10 +34,8 @@ def mask_token_metrics(logits: Distribution, batch: Batch) -> dict[str, Total]:
     The masked-LM loss and accuracy are over all selected tokens, and some of these are shown unchanged: a model that
     copies them, and predicts the others by frequency, has an accuracy of 0.19 and has learnt nothing about context.
 
-    Args:
-        logits: of the B x M masked positions.
-    Returns: `mask_token_loss`, `mask_token_accuracy` and `unigram_loss`, losses in nats. `unigram_loss` is the loss of
-        predicting by the token frequencies of the training text; NaN if they are unknown.
+    Args: logits: of the B x M masked positions.
+    Returns: losses in nats; `unigram_loss` is NaN if the token frequencies of the training text are unknown.
     """
     ids, weights = batch["masked_lm_ids"], batch["mask_token_weights"]
     values = {
@@ -72,10 +68,7 @@ def masked_lm_accuracy(logits: tf.Tensor, batch: Batch) -> Ratio:
 def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor, denominator: str) -> Total:
     """The discriminator's loss: binary cross-entropy in nats.
 
-    Args:
-        logits: float32, any shape.
-        is_replaced, weights: the same shape; weights are 1 for tokens that count.
-        denominator: its name; it is the sum of the weights.
+    Args: as for `replaced_token_metrics`, of any shape.        denominator: the name of the sum of the weights.
     Source: paper section 2, L_Disc, as a mean over tokens.
     """
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.cast(is_replaced, tf.float32), logits=logits)
@@ -85,10 +78,9 @@ def replaced_token_loss(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.T
 def replaced_token_metrics(logits: tf.Tensor, is_replaced: tf.Tensor, weights: tf.Tensor) -> dict[str, Term]:
     """Accuracy, precision, recall and AUC of detecting replaced tokens, and the loss of a constant predictor.
 
-    Args:
-        logits: [B, S] float32.        is_replaced, weights: [B, S]; weights are 1 for tokens that count.
-    Returns: terms over the tokens that count. `constant_predictor_loss` is the loss of always predicting the replaced
-        fraction; a discriminator must be below it.
+    That one always predicts the replaced fraction; a discriminator must be below it.
+
+    Args: logits: [B, S] float32.        is_replaced, weights: [B, S]; weights are 1 for tokens that count.
     """
     weights, actual = tf.cast(weights, tf.float32), tf.cast(is_replaced, tf.float32)
     predicted = tf.cast(logits > 0.0, tf.float32)

@@ -24,12 +24,9 @@ class Objective(Task):
 
     A subclass defines `encoder`, `forward`, `loss_totals` and its own metrics, and is registered by
     `register_objective`. See "Adding an objective" in docs/objectives.md.
-
-    Attributes:
-        config: a `PretrainingConfig`, whose `objective` group has the settings class that the objective registered.
     """
 
-    config: PretrainingConfig
+    config: PretrainingConfig  # its `objective` group has the settings class that the objective registered
 
     def call(self, inputs: Batch) -> EncoderOutput:
         """Inference on `input_ids`, `input_mask`, `segment_ids` ([B, S] int32): the encoder's `EncoderOutput`."""
@@ -93,10 +90,6 @@ class Objective(Task):
         for layer in tf.train.TrackableView(self).descendants():
             if hasattr(layer, "adopt_num_tokens"):
                 layer.adopt_num_tokens(len(tokenizer.tokens))
-
-    @property
-    def schedule_steps(self) -> tuple[int, ...]:
-        return self.config.objective.schedule_steps(self.config)
 
     @property
     def cost(self) -> RunCost:

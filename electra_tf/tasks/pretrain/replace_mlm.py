@@ -10,15 +10,10 @@ from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.models.vocabulary_logits import VocabularyLogits
 from electra_tf.tasks.pretrain.config import PretrainingConfig
-from electra_tf.tasks.pretrain.generator_objective import (
-    CorruptedInput,
-    GeneratorObjective,
-    GeneratorObjectiveSettings,
-    generator_metrics,
-)
+from electra_tf.tasks.pretrain.generator_objective import CorruptedInput, GeneratorObjective, GeneratorObjectiveSettings
 from electra_tf.tasks.pretrain.losses import at_masked_positions, masked_lm_accuracy, masked_lm_loss, over_masked_tokens
 from electra_tf.tasks.pretrain.objective import register_objective
-from electra_tf.tasks.terms import Term, Total
+from electra_tf.tasks.terms import Term, Total, weighted_total
 
 
 class ReplaceMlmConfig(GeneratorObjectiveSettings):
@@ -51,27 +46,21 @@ class ReplaceMlm(GeneratorObjective):
         )
 
     def forward(self, batch: Batch, context: ForwardContext) -> ReplaceMlmForward:
-        """Generator, sampling and the encoder's predictions, in that order."""
         generated = self.generate(batch, context)
         corrupted = self.corrupt(batch, generated.distribution, context.fold_in("sampling"))
-        output = self.encode(batch, corrupted, context)
-        hidden = at_masked_positions(output.sequence_output, batch)  # [B, M, H]
+        hidden = at_masked_positions(self.encode(batch, corrupted, context).sequence_output, batch)  # [B, M, H]
         return ReplaceMlmForward(generated, corrupted, self.prediction_head(hidden, context=context))
 
     def loss_totals(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
-        return {
-            "masked_lm": masked_lm_loss(forward.generated.distribution, batch),
-            "encoder_masked_lm": masked_lm_loss(forward.logits, batch),
-        }
+        return {**super().loss_totals(batch, forward), "encoder_masked_lm": masked_lm_loss(forward.logits, batch)}
 
     def extra_metrics(self, batch: Batch, forward: ReplaceMlmForward) -> dict[str, Total]:
         return {
-            **generator_metrics(batch, forward.generated, forward.corrupted, batch["input_mask"], "tokens"),
+            "replaced_fraction": weighted_total(forward.corrupted.is_replaced, batch["input_mask"], "tokens"),
+            **super().extra_metrics(batch, forward),
             "encoder_masked_lm_accuracy": over_masked_tokens(forward.logits.is_top1(batch["masked_lm_ids"]), batch),
         }
 
     def held_out_metrics(self, batch: Batch, forward: ReplaceMlmForward, context: ForwardContext) -> dict[str, Term]:
-        return {
-            "masked_lm_accuracy": masked_lm_accuracy(forward.generated.logits, batch),
-            "encoder_masked_lm_accuracy": masked_lm_accuracy(forward.logits.logits, batch),
-        }
+        accuracy = masked_lm_accuracy(forward.logits.logits, batch)
+        return {**super().held_out_metrics(batch, forward, context), "encoder_masked_lm_accuracy": accuracy}

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import itertools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -24,11 +23,9 @@ _logger = logging.getLogger(__name__)
 class PretrainingStage(Stage):
     """A stage as the configuration describes it; `opened` gives it its data set.
 
-    Args: name, span: see `Stage`.
-
     Attributes:
+        index: its number among `PretrainingConfig.all_stages`.
         config: the run's settings, with this stage's sequence length, batch size and masking.
-        steps: of the whole stage, also where `first_step` and `last_step` are those of one phase in it.
         seed: the seed of the input. Batch k of a stage is a function of (the run's seed, the stage, k).
         evaluation_masking: masks the share of the end of the run at all steps, so that held-out losses compare.
     """
@@ -36,30 +33,35 @@ class PretrainingStage(Stage):
     data: PretrainingData
     task: Objective
 
-    def __init__(
-        self, name: str, span: tuple[int, int], config: PretrainingConfig, seed: int, evaluation_masking: MaskingConfig
-    ):
-        self.name, self.config, self.seed, self.evaluation_masking = name, config, seed, evaluation_masking
-        (self.first_step, self.last_step), self.steps = span, range(*span)
-        self.batch_size, self.max_seq_length = config.train.batch_size, config.data.max_seq_length
-        self.evaluation_batch_size, self.max_evaluation_batches = (
-            config.evaluation.batch_size,
-            config.evaluation.max_batches,
+    def __init__(self, run: PretrainingConfig, index: int):
+        stage, micro_batches = run.all_stages[index], run.train.gradient_accumulation_steps
+        self.index, self.name = index, f"stages.{index}" if run.stages else ""
+        self.batch_size, self.max_seq_length = stage.batch_size, stage.max_seq_length
+        self.config = run.model_copy(
+            update={
+                "data": run.data.model_copy(update={"max_seq_length": stage.max_seq_length}),
+                "train": run.train.model_copy(update={"batch_size": stage.batch_size}),
+                "masking": run.stage_maskings[index],
+            }
         )
+        self.first_step = self.num_steps_before
+        self.last_step = self.first_step + stage.num_steps
+        self.seed, self.evaluation_masking = _input_seed(run.train.seed, index), run.masking.between(1.0, 1.0)
+        self.evaluation_batch_size, self.max_evaluation_batches = run.evaluation.batch_size, run.evaluation.max_batches
         if self.evaluation_batch_size is None:  # the memory that suffices for a micro-batch of training
-            self.evaluation_batch_size = self.batch_size // config.train.gradient_accumulation_steps
-            self.max_evaluation_batches *= config.train.gradient_accumulation_steps
+            self.evaluation_batch_size = self.batch_size // micro_batches
+            self.max_evaluation_batches *= micro_batches
+
+    @property
+    def num_steps_before(self) -> int:
+        """The steps before the whole stage, also where `first_step` and `last_step` are those of one phase in it."""
+        return sum(stage.num_steps for stage in self.config.stages[: self.index])
 
     def opened(self, data: PretrainingData) -> "PretrainingStage":
         """The stage with its data set."""
         stage = copy.copy(self)
-        stage.data, stage.source, stage.data_hash, stage.tokenizer = (
-            data,
-            data.directory,
-            data.data_hash,
-            data.tokenizer,
-        )
-        stage.num_training_examples = data.train.total_examples
+        stage.data, stage.source, stage.data_hash = data, data.directory, data.data_hash
+        stage.tokenizer, stage.num_training_examples = data.tokenizer, data.train.total_examples
         stage.num_training_tokens = None if data.token_counts is None else int(data.token_counts.sum())
         stage.num_evaluation_batches = num_evaluation_batches(
             data, self.evaluation_batch_size, self.max_evaluation_batches
@@ -103,8 +105,8 @@ class PretrainingStage(Stage):
             self.config.masking,
             seed=self.seed,
             batch_size=self.batch_size,
-            first_step=first_step - self.steps.start,
-            num_steps=len(self.steps),
+            first_step=first_step - self.num_steps_before,
+            num_steps=self.config.all_stages[self.index].num_steps,
             input_context=context,
         )
 
@@ -133,26 +135,7 @@ class PretrainingStage(Stage):
 
 def plan_stages(config: PretrainingConfig) -> tuple[PretrainingStage, ...]:
     """The stages of a run in order, without their data; see `open_stages`."""
-    at_end = config.masking.between(1.0, 1.0)
-    if not config.stages:
-        return (PretrainingStage("", (0, config.train.num_steps), config, config.train.seed, at_end),)
-    ends = itertools.accumulate((stage.num_steps for stage in config.stages), initial=0)
-    return tuple(
-        PretrainingStage(
-            f"stages.{index}",
-            span,
-            config.model_copy(
-                update={
-                    "data": config.data.model_copy(update={"max_seq_length": stage.max_seq_length}),
-                    "train": config.train.model_copy(update={"batch_size": stage.batch_size}),
-                    "masking": config.stage_maskings[index],
-                }
-            ),
-            _input_seed(config.train.seed, index),
-            at_end,
-        )
-        for index, (stage, span) in enumerate(zip(config.stages, itertools.pairwise(ends), strict=True))
-    )
+    return tuple(PretrainingStage(config, index) for index in range(len(config.all_stages)))
 
 
 def open_fitting_data(data_dir: DataDir, config: PretrainingConfig) -> PretrainingData:

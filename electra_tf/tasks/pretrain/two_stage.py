@@ -63,9 +63,6 @@ class TwoStageConfig(ElectraConfig):
         frozen = self.generator_passes(run, trained=False)
         return PhaseCost(first, self.generator_passes(run)), PhaseCost(second, (*frozen, self.encoder_pass(run)))
 
-    def schedule_steps(self, run: PretrainingConfig) -> tuple[int, ...]:
-        return self.phase_steps(run) if self.schedule == "each_phase" else super().schedule_steps(run)
-
 
 @register_objective(TwoStageConfig)
 class TwoStage(Electra):
@@ -91,6 +88,10 @@ class TwoStage(Electra):
     @property
     def phase_steps(self) -> tuple[int, ...]:
         return self.config.objective.phase_steps(self.config)
+
+    @property
+    def schedule_steps(self) -> tuple[int, ...]:
+        return self.phase_steps if self.config.objective.schedule == "each_phase" else super().schedule_steps
 
     def create_variables(self) -> None:
         super().create_variables()

@@ -80,7 +80,7 @@ def test_surplus_rows_change_no_loss_no_metric_and_no_sample(pair, batch, sampli
 def test_a_uniform_generator_proposes_every_token_and_no_surplus_row():
     generator = UniformGenerator(NUM_ROWS)
     generator.adopt_num_tokens(NUM_TOKENS)
-    distribution = generator(None, None, None, tf.zeros([40, 100], tf.int32)).distribution
+    distribution = generator(None, positions=tf.zeros([40, 100], tf.int32)).distribution
     sampled = distribution.sample(ForwardContext(random=RandomStream(0, 0, 0))).numpy()
     assert follows(sampled, [1.0] * NUM_TOKENS + [0.0] * 6)
     assert distribution.losses(tf.constant([[5]])).numpy() == pytest.approx(math.log(NUM_TOKENS))
