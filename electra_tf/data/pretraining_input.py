@@ -17,6 +17,7 @@ from electra_tf.data.batch import Batch, prefetched
 from electra_tf.data.corpus import Corpus, PretrainingData
 from electra_tf.data.masking import MaskingVocabulary, mask_batch
 from electra_tf.data.mixture import PERIOD, source_order
+from electra_tf.data.records import padding_example
 from electra_tf.ops.random import RandomStream
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -75,7 +76,8 @@ def evaluation_batches(
     """
 
     def one_pass(corpus: Corpus) -> tf.data.Dataset:
-        padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
+        padding = tf.data.Dataset.from_tensors(padding_example(corpus.layout, corpus.max_seq_length))
+        padding = padding.repeat(-corpus.total_examples % batch_size)
         records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
         return records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
 
