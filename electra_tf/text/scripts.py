@@ -34,7 +34,7 @@ def damages(text: str, settings: TextSettings) -> dict[str, float]:
         for characters in (_DAMAGED_BY_STRIPPING, _KANA, _IDEOGRAPHS)
     )
     found = {
-        "strip_accents": stripped * (settings.lower_case and settings.strip_accents),
+        "strip_accents": stripped * settings.strips_accents,
         "isolate_cjk": ideographs * (settings.isolate_cjk and kana > MAX_DAMAGED_FRACTION),
     }
     return {name: fraction for name, fraction in found.items() if fraction > MAX_DAMAGED_FRACTION}
@@ -50,7 +50,7 @@ def merges(text: str, settings: TextSettings) -> tuple[int, int, dict[str, str]]
     all_words = set(_WORD.findall(unicodedata.normalize("NFC", text)))
     words = {word[:1].lower() + word[1:] for word in all_words}
     lowered = {word.lower() for word in words}
-    stripped = {word: without_marks(word) if settings.strip_accents else word for word in lowered}
+    stripped = {word: without_marks(word) if settings.strips_accents else word for word in lowered}
     marred = {
         "lower_case": [
             word for word in words

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from tokenizers.decoders import ByteLevel
-
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import read_bytes
 from electra_tf.text.tokenizer_json import has_byte_alphabet, library_tokenizer, model_type
@@ -75,6 +73,11 @@ class TextSettings(NamedTuple):
     isolate_cjk: bool = True
     unicode: int = BERT_UNICODE
     format_characters: bool = False
+
+    @property
+    def strips_accents(self) -> bool:
+        """Whether accents are stripped: in BERT only from letters in lower case."""
+        return self.lower_case and self.strip_accents
 
     @classmethod
     def from_mapping(cls, stated: Mapping[str, Any]) -> "TextSettings":
@@ -277,6 +280,8 @@ class ByteLevelVocabulary(Vocabulary):
         return kept == _LAYOUT and self.in_context(["a", "b"])[1] == " b"
 
     def begins_word(self) -> list[bool]:
+        from tokenizers.decoders import ByteLevel
+
         added = set(library_tokenizer(self.content).get_added_tokens_decoder())
         is_in_bytes, decoder = has_byte_alphabet(self.content), ByteLevel()
 

@@ -118,7 +118,7 @@ def _can_occur(token: str, settings: TextSettings) -> bool:
         return False
     if piece.isascii():  # as most are
         return True
-    if settings.lower_case and settings.strip_accents and piece != without_marks(piece):
+    if settings.strips_accents and piece != without_marks(piece):
         return False
     # Chinese BERT's vocabularies have "##" before each ideograph, which never occurs and does no harm.
     ideographs = (first <= ord(character) <= last for character in piece for first, last in IDEOGRAPH_RANGES)

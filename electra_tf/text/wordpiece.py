@@ -61,17 +61,26 @@ class BertTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
         super().__init__(vocabulary, settings)
-        self._strips_accents = settings.lower_case and settings.strip_accents
         self._lowers_only = settings.lower_case and not settings.strip_accents
         self._basic_tokenizer = BasicTokenizer(settings)
         plain = PLAIN_UNCASED + PLAIN_LATIN_SMALL
         plain += PLAIN_CASED if not self._lowers_only else ""
         plain += PLAIN_CJK if settings.isolate_cjk else ""
         self._plain_line = f"[{plain}]*"
+        # No word has a space. TensorFlow would read an entry with one, such as an added "new york", but then no longer
+        # "new jersey". No word is one in brackets either.
+        vocab = [f"[with-space-{i}]" if _SPACE.search(token) else token for i, token in enumerate(vocabulary.tokens)]
+        word_pieces: dict[str, Any] = {
+            "vocab": vocab,
+            "suffix_indicator": CONTINUATION_PREFIX,
+            "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
+            "token_out_type": tf.int32,
+            "unknown_token": UNK,
+        }
         with tf.device("CPU:0"):
-            self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **self._word_piece_settings())
+            self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **word_pieces)
             self._plain_tokenizer = tf_text.FastBertTokenizer(
-                lower_case_nfd_strip_accents=self._strips_accents, **self._word_piece_settings()
+                lower_case_nfd_strip_accents=settings.strips_accents, **word_pieces
             )
 
     @property
@@ -82,7 +91,7 @@ class BertTokenizer(Tokenizer):
     def hugging_face_settings(self) -> dict[str, bool | int]:
         return {
             "do_lower_case": self.settings.lower_case,
-            "strip_accents": self._strips_accents,
+            "strip_accents": self.settings.strips_accents,
             "tokenize_chinese_chars": self.settings.isolate_cjk,
             # Of this program; transformers ignores them.
             "unicode": self.settings.unicode,
@@ -148,9 +157,9 @@ class BertTokenizer(Tokenizer):
             clean_text=False,  # which deletes all format characters
             handle_chinese_chars=self.settings.isolate_cjk,
             lowercase=self.settings.lower_case,
-            strip_accents=self._strips_accents,
+            strip_accents=self.settings.strips_accents,
         )
-        stripped = [normalizers.Replace(mark, "")] if self._strips_accents else []
+        stripped = [normalizers.Replace(mark, "")] if self.settings.strips_accents else []
         cleaned = normalizers.Replace(deleted, ""), normalizers.Replace(space, " ")
         tokenizer.normalizer = normalizers.Sequence([*cleaned, bert, *stripped])
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -158,18 +167,6 @@ class BertTokenizer(Tokenizer):
         )
         tokenizer.decoder = decoders.WordPiece(CONTINUATION_PREFIX)
         return tokenizer
-
-    def _word_piece_settings(self) -> dict[str, Any]:
-        # No word has a space. TensorFlow would read an entry with one, such as an added "new york", but then no longer
-        # "new jersey". No word is one in brackets either.
-        entries = enumerate(self.vocabulary.tokens)
-        return {
-            "vocab": [f"[with-space-{index}]" if _SPACE.search(token) else token for index, token in entries],
-            "suffix_indicator": CONTINUATION_PREFIX,
-            "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
-            "token_out_type": tf.int32,
-            "unknown_token": UNK,
-        }
 
     def _on_both_paths(
         self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]

@@ -7,7 +7,7 @@ the same text gives the same vocabulary for any hash seed and number of threads.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -44,21 +44,6 @@ _LONG_MEAN = 12  # characters of a word; in languages with spaces it is 3 to 7
 _WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
 
 
-class BertWordCounter(WordCounter):
-    """Counts the words of BERT's basic tokenization. A word of over 200 characters, always [UNK], is cut to 201."""
-
-    def __init__(self, settings: TextSettings) -> None:
-        self._basic_tokenizer = BasicTokenizer(settings)
-        super().__init__()
-
-    def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        words, _, rows, *_ = self._basic_tokenizer.words(runs)
-        return words, rows
-
-    def _parts_of(self, word: str) -> Iterable[str]:
-        return (word[: MAX_CHARACTERS_PER_WORD + 1],)
-
-
 @dataclass(frozen=True)
 class WordPieceVocabularyTrainer:
     """Trains a WordPiece vocabulary. Each step depends on the words and their counts alone, not on their order.
@@ -77,7 +62,14 @@ class WordPieceVocabularyTrainer:
     text_settings: TextSettings = BERT_TEXT
 
     def word_counter(self) -> WordCounter:
-        return BertWordCounter(self.text_settings)
+        """Counts the words of BERT's basic tokenization. A word of over 200 characters, always [UNK], is cut to 201."""
+        basic_tokenizer = BasicTokenizer(self.text_settings)
+
+        def words_of(runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            words, _, rows, *_ = basic_tokenizer.words(runs)
+            return words, rows
+
+        return WordCounter(words_of, lambda word: [word[: MAX_CHARACTERS_PER_WORD + 1]])
 
     def training_words(self, word_counts: Counter[str]) -> Counter[str]:
         return most_frequent(word_counts, MAX_TRAINING_WORDS, lambda word: 1)
