@@ -3,7 +3,6 @@
 It has no field for the machine, the time or the number of processes: equal inputs and settings give equal bytes.
 """
 
-import contextlib
 import hashlib
 import itertools
 import json
@@ -190,10 +189,10 @@ class Manifest(DatasetSettings):
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> "Manifest":
         """Reads the content of `manifest.json`; see `load`. `path` names the file in messages."""
-        fields: Any = None
-        with contextlib.suppress(ValueError):
-            fields = json.loads(content)
-        version = fields.get("schema_version") if isinstance(fields, dict) else None
+        try:
+            version = (fields := json.loads(content))["schema_version"]
+        except (ValueError, TypeError, KeyError):
+            version = None
         if version != SCHEMA_VERSION:
             problem = f"is damaged, or has another schema_version than {SCHEMA_VERSION}: {version}"
             raise UserError(f"{path} {problem}; {_BUILD_AGAIN}")

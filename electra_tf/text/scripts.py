@@ -8,7 +8,7 @@ one word, beside kana. In Chinese text it is what Chinese BERTs do.
 import re
 import unicodedata
 
-from electra_tf.text.vocabulary import IDEOGRAPH_RANGES, TextSettings
+from electra_tf.text.vocabulary import IDEOGRAPHS, TextSettings
 
 # The fraction of a text's letters that may be in scripts that a setting damages.
 MAX_DAMAGED_FRACTION = 0.01
@@ -21,7 +21,6 @@ _WORD = re.compile(r"[^\W_]+")
 _KANA = "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 # Thaana, Devanagari to Myanmar (with Thai and Tibetan), Khmer, kana and Hangul.
 _DAMAGED_BY_STRIPPING = f"\u0780-\u07b1\u0900-\u109f\u1780-\u17d3{_KANA}\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3"
-_IDEOGRAPHS = "".join(f"{chr(first)}-{chr(last)}" for first, last in IDEOGRAPH_RANGES)
 # Letters, and the marks of the scripts above, which `\w` does not have.
 _LETTERS = rf"[^\W\d_]|[{_DAMAGED_BY_STRIPPING}]"
 
@@ -31,7 +30,7 @@ def damages(text: str, settings: TextSettings) -> dict[str, float]:
     num_letters = max(len(re.findall(_LETTERS, text)), 1)
     stripped, kana, ideographs = (
         len(re.findall(f"[{characters}]", text)) / num_letters
-        for characters in (_DAMAGED_BY_STRIPPING, _KANA, _IDEOGRAPHS)
+        for characters in (_DAMAGED_BY_STRIPPING, _KANA, IDEOGRAPHS)
     )
     found = {
         "strip_accents": stripped * settings.strips_accents,

@@ -5,6 +5,7 @@ vocabulary without this file fits if its tokens can occur in normalized text.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.text.scripts import without_marks
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
-    IDEOGRAPH_RANGES,
+    IDEOGRAPHS,
     SPECIAL_TOKENS,
     StoredTokenizer,
     TextSettings,
@@ -121,5 +122,4 @@ def _can_occur(token: str, settings: TextSettings) -> bool:
     if settings.strips_accents and piece != without_marks(piece):
         return False
     # Chinese BERT's vocabularies have "##" before each ideograph, which never occurs and does no harm.
-    ideographs = (first <= ord(character) <= last for character in piece for first, last in IDEOGRAPH_RANGES)
-    return not (settings.isolate_cjk and len(piece) > 1 and any(ideographs))
+    return not (settings.isolate_cjk and len(piece) > 1 and re.search(f"[{IDEOGRAPHS}]", piece))

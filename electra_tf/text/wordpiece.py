@@ -29,13 +29,13 @@ MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 # and sigma (its lower case depends on the word). The list has the ranges of English, European and CJK text only.
 PLAIN_UNCASED = (
     r"\t\n\r -~"  # ASCII
+    r"\x{E0}-\x{F6}\x{F8}-\x{FF}"  # Latin-1 small letters
     r"\x{A0}-\x{A7}\x{A9}\x{AB}\x{AC}\x{AE}\x{B0}\x{B1}\x{B6}\x{B7}\x{BB}\x{BF}\x{D7}\x{F7}"  # Latin-1 signs
     r"\x{2010}\x{2012}-\x{2015}\x{2018}-\x{2022}\x{2030}\x{2032}\x{2039}\x{203A}\x{20AC}\x{2190}-\x{222B}"  # - ' " ...
     r"\x{5D0}-\x{5EA}\x{621}-\x{64A}"  # Hebrew, Arabic
     r"\x{3001}\x{3002}\x{3008}-\x{3011}\x{3041}-\x{3096}\x{30A1}-\x{30FA}\x{30FC}"  # kana
 )
 PLAIN_CJK = r"\x{4E00}-\x{9FEF}"  # plain if ideographs are isolated
-PLAIN_LATIN_SMALL = r"\x{E0}-\x{F6}\x{F8}-\x{FF}"
 PLAIN_CASED = (
     r"\x{C0}-\x{D6}\x{D8}-\x{DE}\x{100}-\x{12F}\x{131}\x{134}-\x{13E}\x{141}-\x{148}\x{14A}-\x{17E}\x{1CD}-\x{1DC}"
     r"\x{250}-\x{2AF}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A4}-\x{3C1}\x{3C3}-\x{3CE}"  # IPA, Greek
@@ -63,10 +63,8 @@ class BertTokenizer(Tokenizer):
         super().__init__(vocabulary, settings)
         self._lowers_only = settings.lower_case and not settings.strip_accents
         self._basic_tokenizer = BasicTokenizer(settings)
-        plain = PLAIN_UNCASED + PLAIN_LATIN_SMALL
-        plain += PLAIN_CASED if not self._lowers_only else ""
-        plain += PLAIN_CJK if settings.isolate_cjk else ""
-        self._plain_line = f"[{plain}]*"
+        cased, cjk = "" if self._lowers_only else PLAIN_CASED, PLAIN_CJK if settings.isolate_cjk else ""
+        self._plain_line = f"[{PLAIN_UNCASED}{cased}{cjk}]*"
         # No word has a space. TensorFlow would read an entry with one, such as an added "new york", but then no longer
         # "new jersey". No word is one in brackets either.
         vocab = [f"[with-space-{i}]" if _SPACE.search(token) else token for i, token in enumerate(vocabulary.tokens)]
