@@ -21,13 +21,11 @@ _BATCHES_OF_A_POOL = 32  # batches that are cut from one random share of the exa
 class Features:
     """The sequences of a split without padding: N rows with T tokens in total. A long text has a row for each window.
 
-    The tokens of row i have the indices `row_splits[i]` to `row_splits[i + 1]` (exclusive) in each flat array. A row of
-    multiple choice consists of several sequences, one for each choice.
+    A row of multiple choice consists of several sequences, one for each choice.
 
     Attributes:
-        input_ids: [T] int32, [CLS] and [SEP] included.
-        segment_ids: [T] int32.
-        row_splits: [N + 1] int64, ascending from 0 to T.
+        input_ids, segment_ids: [T] int32, [CLS] and [SEP] included.
+        row_splits: [N + 1] int64, ascending from 0 to T: row i has the tokens from `row_splits[i]` on.
         example_index: [N] int32, the example of each row, ascending; several rows may have the same one.
         row_targets: by name, [N, ...] int32 or float32: the targets of rows.
         token_targets: by name, [T] int32 or float32: the targets of tokens.
@@ -68,7 +66,7 @@ class Features:
         return 1 if self.choice_splits is None else int(np.diff(self.first_choice).max(initial=1))
 
     def row(self, index: int) -> slice:
-        """The slice of the flat arrays that holds the tokens of a row."""
+        """Where the tokens of a row are in the flat arrays."""
         return slice(int(self.row_splits[index]), int(self.row_splits[index + 1]))
 
 
@@ -128,7 +126,7 @@ def padded_batches(
 
     Args:
         order: result of `training_order` or `evaluation_order`, or its rows from a later batch on.
-        lengths: result of `bucket_lengths`; each batch is padded to the first length that its longest row fits into.
+        lengths: see `padded_lengths`.
         context: the share of each batch that this pipeline prepares; None for all of it.
     Returns: a batch for each replica, those of a step in replica order. A batch has `input_ids`, `input_mask`,
         `segment_ids` and the token targets [B, S]; the row targets [B, ...]; `row_weights` [B] float32, 0 for padding

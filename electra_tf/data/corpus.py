@@ -88,10 +88,8 @@ class Corpus:
             return {**batch, records.INPUT_IDS: tf.identity(ids)}
 
     def records(self, shard: tf.Tensor) -> tf.Tensor:
-        """The serialized records of a shard in their order on disk, for an input pipeline: [n] string.
+        """The serialized records of the shard `files[shard]` in their order on disk, for a pipeline: [n] string.
 
-        Args:
-            shard: [] int64, an index into `files`.
         Raises: UserError: when run, if the file is damaged or has another number of records.
         """
         counts = tf.constant(self.num_examples, tf.int64)
@@ -125,7 +123,6 @@ class PretrainingData:
     """A data set that fits a run, or several as one.
 
     Attributes:
-        directory: its path or URL.
         data_hash: a hash that all copies of the data set share: of the manifest, which has the checksums of the shards,
             or of the names of the authors' files.
         held_out: None if the data set has no such split.
@@ -141,8 +138,8 @@ class PretrainingData:
     vocabulary: Vocabulary
     tokenizer: StoredTokenizer
     train: Corpus
-    held_out: Corpus | None
-    token_counts: npt.NDArray[np.int64] | None
+    held_out: Corpus | None = None
+    token_counts: npt.NDArray[np.int64] | None = None
     hold_out: dict[str, Any] | None = None
     name: str = ""
     share: float = 1.0
@@ -291,8 +288,6 @@ def _open_authors(directory: str, vocabulary: Vocabulary, max_seq_length: int) -
         vocabulary=vocabulary,
         tokenizer=StoredTokenizer(vocabulary.content),  # the authors' builder does not record its settings
         train=Corpus(tuple(filled), tuple(filled.values()), layout, max_seq_length, vocabulary.size),
-        held_out=None,
-        token_counts=None,
     )
 
 

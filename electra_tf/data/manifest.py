@@ -179,7 +179,7 @@ class Manifest(DatasetSettings):
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike[str]) -> "Manifest":
-        """Reads `manifest.json` of a data directory, local or at a URL that TensorFlow reads.
+        """Reads the manifest of a directory or URL.
 
         Raises: UserError: the file is missing, damaged, edited, or of another schema version.
         """
@@ -214,10 +214,7 @@ def _checksum(fields: dict[str, Any]) -> str:
 
 
 def check_matches(manifest: Manifest, *, vocabulary: Vocabulary, max_seq_length: int) -> None:
-    """Checks that a run uses the vocabulary and the sequence length of its data set.
-
-    Raises: UserError: vocabulary size, vocabulary hash or sequence length differ; names both values.
-    """
+    """Raises: UserError: a run has another vocabulary or sequence length than its data set; names both values."""
     for name, in_data, in_run in (
         ("vocab_size", manifest.vocab_size, vocabulary.size),
         ("vocab_sha256", manifest.vocab_sha256, vocabulary.sha256),

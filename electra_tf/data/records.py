@@ -40,12 +40,7 @@ class ExampleSerializer:
         self._segment_lengths = feature[SEGMENT_LENGTHS].int64_list.value
 
     def __call__(self, input_ids: Sequence[int], segment_lengths: Sequence[int]) -> bytes:
-        """Serializes one example.
-
-        Args:
-            input_ids: token ids of `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, no padding; or of several of these.
-            segment_lengths: 1 or 2 entries that sum to `len(input_ids)`; or 2 for each.
-        """
+        """Serializes one example: its token ids, and their segment lengths, of which they are the sum."""
         self._input_ids[:] = input_ids
         self._segment_lengths[:] = segment_lengths
         # Without `deterministic` protobuf may write the two map entries in either order.
@@ -89,12 +84,9 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int, is_packed: bool =
 
 
 def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
-    """Parses a batch of examples that the ELECTRA authors' builder wrote.
+    """Parses a batch of examples that the ELECTRA authors' builder wrote, each of exactly S tokens with padding.
 
-    Args:
-        serialized: [B] string.
-        max_seq_length: S, the exact length of the three features in every example.
-    Returns: `input_ids`, `input_mask` and `segment_ids`, each [B, S] int32 with a static S.
+    Args and returns: as `parse_examples`.
     Raises: tf.errors.InvalidArgumentError: when run, if a feature is missing or has another length.
     """
     feature = tf.io.FixedLenFeature([max_seq_length], tf.int64)
@@ -113,10 +105,8 @@ def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
 
 
 def record_format(serialized: bytes, file: str, mask_id: int) -> tuple[RecordFormat, int]:
-    """Detects the layout of a record of `file`.
+    """The layout of a record of `file`, and its number of ids: of `fixed_length` that of all examples.
 
-    Returns: the layout, and the number of `input_ids`: for `fixed_length` the `max_seq_length` of the whole data set,
-        for `compact` the length of this example.
     Raises: UserError: the record has other features, or masks.
     """
     example = tf.train.Example.FromString(serialized)

@@ -164,9 +164,7 @@ class SentencePieceTokenizer(Tokenizer):
 def _without_long_runs(is_member: tf.Tensor, rows: tf.Tensor, longest: int) -> tf.Tensor:
     """All characters except the members of a run after its first `longest`: [N] bool.
 
-    Args:
-        is_member: [N] bool; consecutive members of a line are a run.
-        rows: [N] int64, the line of each character, in order.
+    Consecutive members (`is_member` [N] bool) of a line (`rows` [N] int64, ascending) are a run.
     """
     index = tf.range(tf.size(rows))
     follows = tf.concat([[False], is_member[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)]

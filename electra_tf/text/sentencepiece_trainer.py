@@ -34,7 +34,6 @@ class SentencePieceVocabularyTrainer:
     """Trains a SentencePiece model; like `electra_tf.text.wordpiece_trainer.WordPieceVocabularyTrainer`.
 
     Attributes:
-        model_type: the kind of model.
         vocab_size: number of pieces, the five special tokens and the bytes included.
         byte_fallback: spell unknown characters with 256 pieces for bytes.
     """
@@ -53,8 +52,7 @@ class SentencePieceVocabularyTrainer:
     def train(self, word_counts: Counter[str]) -> Vocabulary:
         """The pieces are [PAD], [UNK], [CLS], [SEP] and [MASK], the bytes if there are any, and those learnt."""
         # The share of the text in the characters that get a piece. The library counts the markers too.
-        counts = [*character_counts(word_counts).values(), word_counts.total()]
-        counts.sort(reverse=True)
+        counts = sorted([*character_counts(word_counts).values(), word_counts.total()], reverse=True)
         covered = sum(counts[: num_covering(counts, self.vocab_size)]) / sum(counts)
         model = io.BytesIO()
         try:

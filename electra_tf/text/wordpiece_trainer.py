@@ -53,7 +53,6 @@ class WordPieceVocabularyTrainer:
         max_num_characters: number of distinct characters in all pieces. The most frequent ones are kept; words with
             other characters are left out. 0: see `num_covering`.
         num_unused_tokens: see `special_tokens`.
-        text_settings: how text is normalized.
     """
 
     vocab_size: int
@@ -128,9 +127,7 @@ class WordPieceVocabularyTrainer:
 def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:
     """The first tokens of the vocabulary, in BERT's order, with slots for a user's own tokens.
 
-    Args:
-        num_unused_tokens: with 99 or more, the special tokens have the ids of BERT's vocabularies: [PAD] 0, [UNK] 100,
-            [CLS] 101, [SEP] 102, [MASK] 103.
+    With 99 slots or more, the special tokens have the ids of BERT's vocabularies: [PAD] 0, [UNK] 100 to [MASK] 103.
     """
     unused = [f"[unused{i}]" for i in range(num_unused_tokens)]
     return (PAD, *unused[:NUM_UNUSED_BEFORE_UNK], UNK, CLS, SEP, MASK, *unused[NUM_UNUSED_BEFORE_UNK:])
