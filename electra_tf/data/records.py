@@ -70,7 +70,7 @@ def parse_examples(serialized: tf.Tensor, max_seq_length: int, is_packed: bool =
             tf.reduce_sum(segment_lengths, axis=1), lengths, "segment_lengths do not add up: not a compact record"
         ),
     ]
-    with tf.control_dependencies([check for check in checks if check is not None]):  # in eager mode, a check is None
+    with tf.control_dependencies(checks):
         input_ids = tf.cast(parsed[INPUT_IDS].to_tensor(shape=[None, max_seq_length]), tf.int32)
     mask = tf.sequence_mask(lengths, max_seq_length, tf.int32)
     ends = tf.pad(tf.cumsum(segment_lengths, axis=1), [[0, 0], [1, 0]])  # of a segment, and of none before the first

@@ -218,9 +218,9 @@ class SentencePieceVocabulary(Vocabulary):
         model = SentencePieceProcessor(model_proto=content)
         tokens = tuple(map(model.id_to_piece, range(model.get_piece_size())))
         # Hugging Face's tokenizers would give other ids, and no piece would show where a word begins.
-        across = [token for token in tokens if WORD_MARKER in token[1:]][:1]
+        across = next((token for token in tokens if WORD_MARKER in token[1:]), "")
         if across or model.normalize(_NOT_NORMAL) != _EXPECTED_NORMAL:
-            problem = f"has the piece {across[0]!r}, across a space" if across else "has a normalization of its own"
+            problem = f"has the piece {across!r}, across a space" if across else "has a normalization of its own"
             raise UserError(
                 f"vocabulary {path} {problem}; train the model with identity, add_dummy_prefix, "
                 "remove_extra_whitespaces and split_by_whitespace, or build one with electra-tf build-vocab"

@@ -97,21 +97,16 @@ class BertTokenizer(Tokenizer):
         }
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        def plainly(texts: tf.Tensor) -> tf.RaggedTensor:
-            # `lower` for ASCII; no other plain character of this mode has a lower case.
-            return self._plain_tokenizer.tokenize(tf.strings.lower(texts) if self._lowers_only else texts)
-
         def exactly(texts: tf.Tensor) -> tf.RaggedTensor:
             words, num_characters, rows, *_ = self._basic_tokenizer.words(texts)
             pieces = self._word_pieces.tokenize(tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words))
             return _of_lines(pieces, rows, tf.size(texts, tf.int64))
 
-        return self._on_both_paths(texts, plainly, exactly)
+        return self._on_both_paths(texts, self._plain_tokenizer.tokenize, exactly)
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         def plainly(texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-            lowered = tf.strings.lower(texts) if self._lowers_only else texts
-            ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(lowered)
+            ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(texts)
             return ids, bytes_to_characters(texts, starts), bytes_to_characters(texts, ends)
 
         def exactly(texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
@@ -172,17 +167,19 @@ class BertTokenizer(Tokenizer):
         """Applies `plain` to plain lines and `exact` to the others; the results keep the order of the lines."""
         texts = tf.convert_to_tensor(texts, tf.string)
         is_plain = self.is_plain(texts)
+        # `lower` for ASCII; no other plain character of this mode has a lower case.
+        plain_texts = tf.strings.lower(texts) if self._lowers_only else texts
 
         def mixed() -> _Ragged:
             plain_rows, other_rows = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
             row_in_result = tf.argsort(tf.concat([plain_rows, other_rows], axis=0))
             return tf.nest.map_structure(
                 lambda *both: tf.gather(tf.concat(both, axis=0), row_in_result),
-                plain(tf.gather(texts, plain_rows)),
+                plain(tf.gather(plain_texts, plain_rows)),
                 exact(tf.gather(texts, other_rows)),
             )
 
-        return tf.cond(tf.reduce_all(is_plain), lambda: plain(texts), mixed)
+        return tf.cond(tf.reduce_all(is_plain), lambda: plain(plain_texts), mixed)
 
 
 def _of_lines(pieces: tf.RaggedTensor, rows: tf.Tensor, nrows: tf.Tensor) -> tf.RaggedTensor:
