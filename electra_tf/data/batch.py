@@ -1,8 +1,8 @@
 """The schema of a batch: the name, shape and type of each of its tensors.
 
-`electra_tf.data.masking.mask_batch` returns pre-training batches. Those of packed examples also have `position_ids`,
-[B, S] int32: the position of each token in its sequence, 0 for padding. Other tasks declare their schema with the same
-class: `BatchSchema({**TEXT_TENSORS, "label_ids": ("", tf.int32)})`.
+Pre-training batches of packed examples also have `position_ids`, [B, S] int32: the position of each token in its
+sequence, 0 for padding. Other tasks declare their schema with the same class:
+`BatchSchema({**TEXT_TENSORS, "label_ids": ("", tf.int32)})`.
 """
 
 from collections.abc import Mapping

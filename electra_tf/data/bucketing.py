@@ -3,7 +3,7 @@
 Batch k is a function of (seed, k) alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,13 +21,11 @@ _BATCHES_OF_A_POOL = 32  # batches that are cut from one random share of the exa
 class Features:
     """The sequences of a split without padding: N rows with T tokens in total. A long text has a row for each window.
 
-    The tokens of row i have the indices `row_splits[i]` to `row_splits[i + 1]` (exclusive) in each flat array. A row of
-    multiple choice consists of several sequences, one for each choice.
+    A row of multiple choice consists of several sequences, one for each choice.
 
     Attributes:
-        input_ids: [T] int32, [CLS] and [SEP] included.
-        segment_ids: [T] int32.
-        row_splits: [N + 1] int64, ascending from 0 to T.
+        input_ids, segment_ids: [T] int32, [CLS] and [SEP] included.
+        row_splits: [N + 1] int64, ascending from 0 to T: row i has the tokens from `row_splits[i]` on.
         example_index: [N] int32, the example of each row, ascending; several rows may have the same one.
         row_targets: by name, [N, ...] int32 or float32: the targets of rows.
         token_targets: by name, [T] int32 or float32: the targets of tokens.
@@ -68,7 +66,7 @@ class Features:
         return 1 if self.choice_splits is None else int(np.diff(self.first_choice).max(initial=1))
 
     def row(self, index: int) -> slice:
-        """The slice of the flat arrays that holds the tokens of a row."""
+        """Where the tokens of a row are in the flat arrays."""
         return slice(int(self.row_splits[index]), int(self.row_splits[index + 1]))
 
 
@@ -128,7 +126,7 @@ def padded_batches(
 
     Args:
         order: result of `training_order` or `evaluation_order`, or its rows from a later batch on.
-        lengths: result of `bucket_lengths`; each batch is padded to the first length that its longest row fits into.
+        lengths: see `padded_lengths`.
         context: the share of each batch that this pipeline prepares; None for all of it.
     Returns: a batch for each replica, those of a step in replica order. A batch has `input_ids`, `input_mask`,
         `segment_ids` and the token targets [B, S]; the row targets [B, ...]; `row_weights` [B] float32, 0 for padding
@@ -141,56 +139,47 @@ def padded_batches(
     share = order.shape[1] // context.num_input_pipelines
     mine = order[:, context.input_pipeline_id * share :][:, :share].reshape(-1, replica_size)
     step_lengths = np.repeat(padded_lengths(features, order, lengths), share // replica_size)
-    tables = _Tables(features)
-    static_length = lengths[0] if len(lengths) == 1 else None
     rows_and_lengths = tf.data.Dataset.from_tensor_slices((mine.astype(np.int32), step_lengths.astype(np.int32)))
-    prepared = rows_and_lengths.map(
-        lambda rows, length: tables.batch(rows, length, static_length),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    return prefetched(prepared)
+    batch_of = _batch_function(features, lengths[0] if len(lengths) == 1 else None)
+    return prefetched(rows_and_lengths.map(batch_of, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True))
 
 
-class _Tables:
-    """The arrays of a split as tensors on the host."""
+def _batch_function(features: Features, static_length: int | None) -> Callable[[tf.Tensor, tf.Tensor], Batch]:
+    """The function of rows [B] int32 and a length that gives their batch of this length; -1 gives a padding row."""
+    splits, choices = [features.sequence_splits], []  # `choices`: the axis of choices, if there is one
+    if features.choice_splits is not None:
+        splits, choices = [features.first_choice, *splits], [features.num_choices]
+    flat = {
+        "input_ids": features.input_ids,
+        "input_mask": np.ones_like(features.input_ids),
+        "segment_ids": features.segment_ids,
+        **features.token_targets,
+    }
+    with tf.device("CPU:0"):
+        of_tokens = {
+            name: tf.RaggedTensor.from_nested_row_splits(tf.constant(values), splits, validate=False)
+            for name, values in flat.items()
+        }
+        of_rows = {name: tf.constant(values) for name, values in features.row_targets.items()}
 
-    def __init__(self, features: Features) -> None:
-        with tf.device("CPU:0"):
-            splits = [features.sequence_splits]
-            self._choices: list[int] = []  # the axis of choices, if there is one
-            if features.choice_splits is not None:
-                splits.insert(0, features.first_choice)
-                self._choices = [features.num_choices]
-            flat = {
-                "input_ids": features.input_ids,
-                "input_mask": np.ones_like(features.input_ids),
-                "segment_ids": features.segment_ids,
-                **features.token_targets,
-            }
-            self._of_tokens = {
-                name: tf.RaggedTensor.from_nested_row_splits(tf.constant(values), splits, validate=False)
-                for name, values in flat.items()
-            }
-            self._of_rows = {name: tf.constant(values) for name, values in features.row_targets.items()}
-
-    def batch(self, rows: tf.Tensor, length: tf.Tensor, static_length: int | None) -> Batch:
-        """The batch of the rows [B] int32, padded to `length`; -1 gives a padding row."""
+    def batch_of(rows: tf.Tensor, length: tf.Tensor) -> Batch:
         real, indices = rows >= 0, tf.maximum(rows, 0)
 
         def padded(table: tf.RaggedTensor) -> tf.Tensor:
-            values = tf.gather(table, indices).to_tensor(shape=tf.stack([-1, *self._choices, length]))
-            return tf.ensure_shape(of_real_rows(values), [rows.shape[0], *self._choices, static_length])
+            values = tf.gather(table, indices).to_tensor(shape=tf.stack([-1, *choices, length]))
+            return tf.ensure_shape(of_real_rows(values), [rows.shape[0], *choices, static_length])
 
         def of_real_rows(values: tf.Tensor) -> tf.Tensor:
             return tf.where(tf.reshape(real, [-1, *[1] * (values.shape.rank - 1)]), values, tf.zeros([], values.dtype))
 
         return {
-            **{name: padded(table) for name, table in self._of_tokens.items()},
-            **{name: of_real_rows(tf.gather(table, indices)) for name, table in self._of_rows.items()},
+            **{name: padded(table) for name, table in of_tokens.items()},
+            **{name: of_real_rows(tf.gather(table, indices)) for name, table in of_rows.items()},
             "row_weights": tf.cast(real, tf.float32),
             "row_index": rows,
         }
+
+    return batch_of
 
 
 def _filled(rows: npt.NDArray[np.int64], batch_size: int) -> npt.NDArray[np.int64]:

@@ -35,11 +35,6 @@ _RECORDS_AT_ONCE = 1024  # when records are counted
 # In languages with spaces, words have 1.1 to 2.7 tokens on average; what is between two spaces of Japanese, Chinese or
 # Thai has more than 5, and whole_word would mask little of it, because it skips the words that are too long.
 _MAX_TOKENS_PER_WORD = 4
-_PARSERS = {
-    "compact": records.parse_examples,
-    "packed": records.parse_packed_examples,
-    "fixed_length": records.parse_fixed_length_examples,
-}
 
 
 @contextlib.contextmanager
@@ -75,17 +70,15 @@ class Corpus:
     def total_examples(self) -> int:
         return sum(self.num_examples)
 
-    @property
-    def padding(self) -> bytes:
-        """A serialized record that parses to a row without a token."""
-        return records.padding_example(self.layout, self.max_seq_length)
-
     def parse(self, serialized: tf.Tensor) -> Batch:
         """[B] string of serialized records -> the tensors of `TEXT_TENSORS`, of packed examples also `position_ids`.
 
         Raises: tf.errors.InvalidArgumentError: when run, if a record is too long or has an id outside the vocabulary.
         """
-        batch = _PARSERS[self.layout](serialized, self.max_seq_length)
+        if self.layout == "fixed_length":
+            batch = records.parse_fixed_length_examples(serialized, self.max_seq_length)
+        else:
+            batch = records.parse_examples(serialized, self.max_seq_length, self.layout == "packed")
         ids = batch[records.INPUT_IDS]
         # Out-of-range ids would silently read a wrong embedding on accelerators.
         is_known = tf.reduce_all((ids >= 0) & (ids < self.vocab_size))
@@ -95,21 +88,16 @@ class Corpus:
             return {**batch, records.INPUT_IDS: tf.identity(ids)}
 
     def records(self, shard: tf.Tensor) -> tf.Tensor:
-        """The serialized records of a shard in their order on disk, for an input pipeline: [n] string.
+        """The serialized records of the shard `files[shard]` in their order on disk, for a pipeline: [n] string.
 
-        Args:
-            shard: [] int64, an index into `files`.
         Raises: UserError: when run, if the file is damaged or has another number of records.
         """
         counts = tf.constant(self.num_examples, tf.int64)
 
         def read(shard: tf.Tensor) -> tf.Tensor:
-            # One record more than expected, so that a shard with too many records fails as well.
-            dataset = tf.data.TFRecordDataset(tf.constant(self.files)[shard]).batch(counts[shard] + 1)
-            serialized = dataset.get_single_element()
-            check = tf.debugging.assert_equal(tf.size(serialized, tf.int64), counts[shard])
-            with tf.control_dependencies([check]):
-                return tf.identity(serialized)
+            dataset = tf.data.TFRecordDataset(tf.constant(self.files)[shard])
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(counts[shard]))
+            return dataset.batch(counts[shard]).get_single_element()
 
         def read_again(shard: tf.Tensor) -> tf.Tensor:
             return tf.ensure_shape(tf.numpy_function(self._read_again, [shard], tf.string), [None])
@@ -135,7 +123,6 @@ class PretrainingData:
     """A data set that fits a run, or several as one.
 
     Attributes:
-        directory: its path or URL.
         data_hash: a hash that all copies of the data set share: of the manifest, which has the checksums of the shards,
             or of the names of the authors' files.
         held_out: None if the data set has no such split.
@@ -151,8 +138,8 @@ class PretrainingData:
     vocabulary: Vocabulary
     tokenizer: StoredTokenizer
     train: Corpus
-    held_out: Corpus | None
-    token_counts: npt.NDArray[np.int64] | None
+    held_out: Corpus | None = None
+    token_counts: npt.NDArray[np.int64] | None = None
     hold_out: dict[str, Any] | None = None
     name: str = ""
     share: float = 1.0
@@ -214,7 +201,6 @@ def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> 
         run's masking needs counts of tokens, which the data set lacks, or words, and these are whole clauses.
     """
     directory = str(data_dir)
-    manifest_file = os.path.join(directory, MANIFEST_FILE)
     vocab_file, content = find_vocabulary_file(directory)
     if config.data.vocab_file:
         vocab_file, content = config.data.vocab_file, read_vocabulary_file(config.data.vocab_file)
@@ -232,11 +218,11 @@ def open_data(data_dir: str | os.PathLike[str], config: PretrainingSettings) -> 
             raise UserError(f"{problem}; {advice}")
         problem += f": rows of the word table from {vocabulary.size} on are never read or predicted"
         _logger.warning("%s; unless the model that the run starts from has them, %s", problem, advice)
-    manifest = read_bytes(manifest_file)
+    manifest, max_seq_length = read_bytes(os.path.join(directory, MANIFEST_FILE)), config.data.max_seq_length
     if manifest is None:
-        data = _open_authors(directory, vocabulary, config.data.max_seq_length)
+        data = _open_authors(directory, vocabulary, max_seq_length)
     else:
-        data = _open_ours(directory, vocabulary, manifest, config.data.max_seq_length)
+        data = _open_ours(directory, vocabulary, manifest, max_seq_length)
     if config.masking.scheme == "rare_tokens":
         data.text_token_counts("masking.scheme rare_tokens")
     if config.masking.scheme == "whole_word" and (mean := data.tokens_per_word) > _MAX_TOKENS_PER_WORD:
@@ -253,8 +239,8 @@ def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, 
     corpora: dict[str, Corpus] = {}
     layout: records.RecordFormat = "packed" if manifest.examples == "pack" else "compact"
     for name, split in manifest.splits.items():
-        files = [os.path.join(directory, shard.file) for shard in split.shards]
-        for file, shard in zip(files, split.shards, strict=True):
+        shards = {os.path.join(directory, shard.file): shard for shard in split.shards}
+        for file, shard in shards.items():
             # Before training starts; a flipped byte is noticed when the shard is read.
             with store_errors(file, "cannot be read"):
                 size = tf.io.gfile.stat(file).length
@@ -262,9 +248,8 @@ def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, 
                 raise UserError(
                     f"{file} has {size} bytes, {MANIFEST_FILE} has {shard.num_bytes}; copy or build the data set again"
                 )
-        counts = [shard.num_examples for shard in split.shards]
-        if any(counts):
-            corpora[name] = _corpus(files, counts, layout, max_seq_length, vocabulary.size)
+        if counts := {file: shard.num_examples for file, shard in shards.items() if shard.num_examples}:
+            corpora[name] = Corpus(tuple(counts), tuple(counts.values()), layout, max_seq_length, vocabulary.size)
     return PretrainingData(
         directory,
         data_hash=hashlib.sha256(manifest_content).hexdigest(),
@@ -280,32 +265,29 @@ def _open_ours(directory: str, vocabulary: Vocabulary, manifest_content: bytes, 
 def _open_authors(directory: str, vocabulary: Vocabulary, max_seq_length: int) -> PretrainingData:
     """Opens the files of the authors' builder, which writes no manifest."""
     names = sorted(name for name in names_in(directory) if name.startswith(_AUTHORS_FILES))
-    files = [os.path.join(directory, name) for name in names]
     _require_all_shards(directory, names)
-    counts_and_layouts = [_inspect(file, max_seq_length, vocabulary.mask_id) for file in files]
-    counts = [count for count, _ in counts_and_layouts]
-    layout = next((layout for _, layout in counts_and_layouts if layout), None)
-    if layout is None:
+    found = {name: _inspect(os.path.join(directory, name), max_seq_length, vocabulary.mask_id) for name in names}
+    filled = {os.path.join(directory, name): count for name, (count, _) in found.items() if count}
+    if not filled:
         raise UserError(
             f"{directory} holds neither {MANIFEST_FILE} nor an example in {_AUTHORS_FILES}*; build a data set with "
             "electra-tf build-data"
         )
-    if empty := [name for name, count in zip(names, counts, strict=True) if not count]:
+    if len(filled) < len(found):
         _logger.warning(
             "warning: %s: no records in %s; their builder leaves shards empty of which a process had no text, but an"
             " interrupted copy does, too",
             directory,
-            list_briefly(empty),
+            list_briefly(name for name, (count, _) in found.items() if not count),
         )
-    described = "\n".join(f"{name} {count}" for name, (count, _) in zip(names, counts_and_layouts, strict=True))
+    layout = next(layout for _, layout in found.values() if layout)
+    described = "\n".join(f"{name} {count}" for name, (count, _) in found.items())
     return PretrainingData(
         directory,
         data_hash=hashlib.sha256(described.encode()).hexdigest(),
         vocabulary=vocabulary,
         tokenizer=StoredTokenizer(vocabulary.content),  # the authors' builder does not record its settings
-        train=_corpus(files, counts, layout, max_seq_length, vocabulary.size),
-        held_out=None,
-        token_counts=None,
+        train=Corpus(tuple(filled), tuple(filled.values()), layout, max_seq_length, vocabulary.size),
     )
 
 
@@ -335,15 +317,3 @@ def _inspect(file: str, max_seq_length: int, mask_id: int) -> tuple[int, records
             f"{file} has sequences of length {length}, data.max_seq_length is {max_seq_length}; make them equal"
         )
     return count, layout
-
-
-def _corpus(
-    files: Sequence[str], counts: Sequence[int], layout: records.RecordFormat, max_seq_length: int, vocab_size: int
-) -> Corpus:
-    return Corpus(
-        files=tuple(file for file, count in zip(files, counts, strict=True) if count),  # an empty shard gives nothing
-        num_examples=tuple(filter(None, counts)),
-        layout=layout,
-        max_seq_length=max_seq_length,
-        vocab_size=vocab_size,
-    )

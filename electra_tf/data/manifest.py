@@ -3,7 +3,6 @@
 It has no field for the machine, the time or the number of processes: equal inputs and settings give equal bytes.
 """
 
-import contextlib
 import hashlib
 import itertools
 import json
@@ -180,7 +179,7 @@ class Manifest(DatasetSettings):
 
     @classmethod
     def load(cls, data_dir: str | os.PathLike[str]) -> "Manifest":
-        """Reads `manifest.json` of a data directory, local or at a URL that TensorFlow reads.
+        """Reads the manifest of a directory or URL.
 
         Raises: UserError: the file is missing, damaged, edited, or of another schema version.
         """
@@ -190,10 +189,10 @@ class Manifest(DatasetSettings):
     @classmethod
     def from_bytes(cls, content: bytes, path: str) -> "Manifest":
         """Reads the content of `manifest.json`; see `load`. `path` names the file in messages."""
-        fields: Any = None
-        with contextlib.suppress(ValueError):
-            fields = json.loads(content)
-        version = fields.get("schema_version") if isinstance(fields, dict) else None
+        try:
+            version = (fields := json.loads(content))["schema_version"]
+        except (ValueError, TypeError, KeyError):
+            version = None
         if version != SCHEMA_VERSION:
             problem = f"is damaged, or has another schema_version than {SCHEMA_VERSION}: {version}"
             raise UserError(f"{path} {problem}; {_BUILD_AGAIN}")
@@ -215,10 +214,7 @@ def _checksum(fields: dict[str, Any]) -> str:
 
 
 def check_matches(manifest: Manifest, *, vocabulary: Vocabulary, max_seq_length: int) -> None:
-    """Checks that a run uses the vocabulary and the sequence length of its data set.
-
-    Raises: UserError: vocabulary size, vocabulary hash or sequence length differ; names both values.
-    """
+    """Raises: UserError: a run has another vocabulary or sequence length than its data set; names both values."""
     for name, in_data, in_run in (
         ("vocab_size", manifest.vocab_size, vocabulary.size),
         ("vocab_sha256", manifest.vocab_sha256, vocabulary.sha256),

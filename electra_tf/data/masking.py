@@ -26,9 +26,9 @@ class MaskingVocabulary:
     """The properties of the vocabulary that masking uses.
 
     Attributes:
-        is_continuation: [V] bool, true for pieces that continue a word; None unless the scheme needs it.
+        is_continuation: [V] bool, true for pieces that continue a word; for the scheme whole_word.
         token_counts: [V] int64, how often each entry occurs in the training split; None if unknown.
-        unigram_losses: [V] float32, -log of the frequency of each entry in the training split; None if unknown.
+        unigram_losses: [V] float32, -log of the frequency of each entry there; None if unknown.
     """
 
     cls_id: int
@@ -68,8 +68,7 @@ def mask_batch(
         batch: the tensors of `TEXT_TENSORS`; S static.
         random: the random stream of these examples; it differs each time that an example is read.
         progress: the share of the steps that are done, scalar float32, for a `masked_fraction` that changes.
-    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros. The unigram losses of the other slots are NaN if
-        the vocabulary lacks them.
+    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros; without `unigram_losses` the others' are NaN.
     """
     ids = batch["input_ids"]
     num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])
@@ -201,13 +200,11 @@ def select_words(
     """Selects whole words with all their pieces, at most k tokens in total.
 
     BERT's rule: words are taken in random order, and a word whose pieces would exceed k is skipped. So a row may give
-    fewer than k tokens, and none if every word has more than k pieces. Each piece of a word is masked, replaced or left
-    unchanged independently.
+    fewer than k tokens, or none. Each piece of a word is masked, replaced or left unchanged independently.
 
     Args:
-        candidates: [B, S] bool.
+        candidates: [B, S] bool.        count: [B] int32, k.
         continues: [B, S] bool, true for pieces that continue a word; after a special token they begin one.
-        count: [B] int32, k.
     Source: create_pretraining_data.py of BERT, --do_whole_word_mask.
     """
     num_rows, length = tf.shape(candidates)[0], candidates.shape[1]

@@ -15,19 +15,18 @@ import tensorflow as tf
 from electra_tf.config.schema import MaskingConfig
 from electra_tf.data.batch import Batch, prefetched
 from electra_tf.data.corpus import Corpus, PretrainingData
-from electra_tf.data.masking import MaskingVocabulary, mask_batch
+from electra_tf.data.masking import mask_batch
 from electra_tf.data.mixture import PERIOD, source_order
+from electra_tf.data.records import padding_example
 from electra_tf.ops.random import RandomStream
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+# Autograph's conversion of the functions below takes a second, and they have no control flow in Python.
+_without_autograph: Callable[[_Function], _Function] = tf.autograph.experimental.do_not_convert
+
 # The permutations must not share a seed.
 _SHARD_ORDER, _EXAMPLE_ORDER = 1, 2
-
-
-def _without_autograph(function: _Function) -> _Function:
-    """Autograph's conversion of the functions below takes a second, and they have no control flow in Python."""
-    return tf.autograph.experimental.do_not_convert(function)
 
 
 @_without_autograph
@@ -53,8 +52,7 @@ def training_batches(
     records = mixed_records(data.sources, seed, first_step * batch_size)
     batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step)
     stream = functools.partial(RandomStream, seed, name="masking")
-    vocabulary = data.masking_vocabulary
-    return _prepared(batches, data.train, masking, vocabulary, stream, batch_size, input_context, num_steps)
+    return _prepared(batches, data, data.train, masking, stream, batch_size, input_context, num_steps)
 
 
 @_without_autograph
@@ -75,7 +73,8 @@ def evaluation_batches(
     """
 
     def one_pass(corpus: Corpus) -> tf.data.Dataset:
-        padding = tf.data.Dataset.from_tensors(corpus.padding).repeat(-corpus.total_examples % batch_size)
+        padding = tf.data.Dataset.from_tensors(padding_example(corpus.layout, corpus.max_seq_length))
+        padding = padding.repeat(-corpus.total_examples % batch_size)
         records = tf.data.Dataset.range(len(corpus.files)).map(corpus.records).unbatch().concatenate(padding)
         return records.batch(batch_size, drop_remainder=True).take(max_batches).enumerate()
 
@@ -83,7 +82,7 @@ def evaluation_batches(
     passes = [one_pass(source.held_out) for source in data.sources if source.held_out]
     batches = functools.reduce(tf.data.Dataset.concatenate, passes)
     stream = functools.partial(RandomStream, seed, name="evaluation_masking")
-    return _prepared(batches, data.held_out, masking, data.masking_vocabulary, stream, batch_size, input_context, 1)
+    return _prepared(batches, data, data.held_out, masking, stream, batch_size, input_context, num_steps=1)
 
 
 def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: int) -> int:
@@ -94,9 +93,9 @@ def num_evaluation_batches(data: PretrainingData, batch_size: int, max_batches: 
 
 def _prepared(
     batches: tf.data.Dataset,
+    data: PretrainingData,
     corpus: Corpus,
     masking: MaskingConfig,
-    vocabulary: MaskingVocabulary,
     stream: Callable[..., RandomStream],
     batch_size: int,
     input_context: tf.distribute.InputContext | None,
@@ -110,7 +109,7 @@ def _prepared(
     """
     context = input_context or tf.distribute.InputContext()
     share = batch_size // context.num_input_pipelines
-    first_row = share * context.input_pipeline_id
+    first_row, vocabulary = share * context.input_pipeline_id, data.masking_vocabulary
 
     def prepare(step: tf.Tensor, whole: tf.Tensor) -> Batch:
         batch = corpus.parse(whole[first_row : first_row + share])

@@ -40,67 +40,28 @@ class ExampleSerializer:
         self._segment_lengths = feature[SEGMENT_LENGTHS].int64_list.value
 
     def __call__(self, input_ids: Sequence[int], segment_lengths: Sequence[int]) -> bytes:
-        """Serializes one example.
-
-        Args:
-            input_ids: token ids of `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, no padding; or of several of these.
-            segment_lengths: 1 or 2 entries that sum to `len(input_ids)`; or 2 for each.
-        """
+        """Serializes one example: its token ids, and their segment lengths, of which they are the sum."""
         self._input_ids[:] = input_ids
         self._segment_lengths[:] = segment_lengths
         # Without `deterministic` protobuf may write the two map entries in either order.
         return self._example.SerializeToString(deterministic=True)
 
 
-def parse_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
-    """Parses and pads a batch of compact examples.
+def parse_examples(serialized: tf.Tensor, max_seq_length: int, is_packed: bool = False) -> dict[str, tf.Tensor]:
+    """Parses and pads a batch of compact examples; or of packed ones, among which a compact one is a single sequence.
 
     Args:
         serialized: [B] string.
         max_seq_length: S, the length that rows are padded to.
     Returns: `input_ids`, `input_mask` (1 for a token, 0 for padding) and `segment_ids` (0 for `[CLS] A [SEP]` and
-        padding, 1 for `B [SEP]`), each [B, S] int32 with a static S. The padding id is 0.
+        padding, 1 for `B [SEP]`), each [B, S] int32 with a static S, padded with 0; of packed examples also
+        `position_ids`, which begin anew with each sequence.
     Raises: tf.errors.InvalidArgumentError: when run, if an example has more than `max_seq_length` tokens or lacks a
         feature.
     """
-    input_ids, is_token, segment_lengths = _parse_ids(serialized, max_seq_length, num_segments=2)
-    is_second_segment = is_token & (tf.range(max_seq_length) >= segment_lengths[:, :1])
-    return {
-        INPUT_IDS: input_ids,
-        INPUT_MASK: tf.cast(is_token, tf.int32),
-        SEGMENT_IDS: tf.cast(is_second_segment, tf.int32),
-    }
-
-
-def parse_packed_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
-    """Parses and pads a batch of packed examples, or of compact ones as packs of one sequence.
-
-    Args and raises: as `parse_examples`.
-    Returns: as `parse_examples`, and `position_ids` [B, S] int32, which begin anew with each sequence; of padding 0.
-    """
-    input_ids, is_token, segment_lengths = _parse_ids(serialized, max_seq_length)
-    ends = tf.pad(tf.cumsum(segment_lengths, axis=1), [[0, 0], [1, 0]])  # of a segment, and of none before the first
-    positions = tf.broadcast_to(tf.range(max_seq_length), tf.shape(input_ids))
-    segment = tf.searchsorted(ends, positions, side="right") - 1  # [B, S]
-    begin = tf.gather(ends[:, ::2], segment // 2, batch_dims=1)  # of the token's sequence
-    mask = tf.cast(is_token, tf.int32)
-    return {
-        INPUT_IDS: input_ids,
-        INPUT_MASK: mask,
-        SEGMENT_IDS: segment % 2 * mask,
-        POSITION_IDS: (positions - begin) * mask,
-    }
-
-
-def _parse_ids(
-    serialized: tf.Tensor, max_seq_length: int, num_segments: int | None = None
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The ids [B, S] int32, what of them is no padding [B, S] bool, and the segment lengths [B, `num_segments`] int32.
-
-    Args and raises: see `parse_examples`; `num_segments`: None for those of the row that has most.
-    """
     parsed = tf.io.parse_example(serialized, {name: tf.io.RaggedFeature(tf.int64) for name in COMPACT_FEATURES})
     lengths = tf.cast(parsed[INPUT_IDS].row_lengths(), tf.int32)  # [B]
+    num_segments = None if is_packed else 2
     segment_lengths = tf.cast(parsed[SEGMENT_LENGTHS].to_tensor(shape=[None, num_segments]), tf.int32)
     checks = [
         # `to_tensor` truncates silently.
@@ -109,18 +70,23 @@ def _parse_ids(
             tf.reduce_sum(segment_lengths, axis=1), lengths, "segment_lengths do not add up: not a compact record"
         ),
     ]
-    with tf.control_dependencies([check for check in checks if check is not None]):  # in eager mode, a check is None
-        input_ids = tf.cast(parsed[INPUT_IDS].to_tensor(shape=[None, max_seq_length]), tf.int32)  # [B, S]
-    return input_ids, tf.range(max_seq_length) < lengths[:, tf.newaxis], segment_lengths
+    with tf.control_dependencies(checks):
+        input_ids = tf.cast(parsed[INPUT_IDS].to_tensor(shape=[None, max_seq_length]), tf.int32)
+    mask = tf.sequence_mask(lengths, max_seq_length, tf.int32)
+    ends = tf.pad(tf.cumsum(segment_lengths, axis=1), [[0, 0], [1, 0]])  # of a segment, and of none before the first
+    positions = tf.broadcast_to(tf.range(max_seq_length), tf.shape(input_ids))
+    segment = tf.searchsorted(ends, positions, side="right") - 1  # [B, S]
+    batch = {INPUT_IDS: input_ids, INPUT_MASK: mask, SEGMENT_IDS: segment % 2 * mask}
+    if is_packed:
+        begin = tf.gather(ends[:, ::2], segment // 2, batch_dims=1)  # of the token's sequence
+        batch[POSITION_IDS] = (positions - begin) * mask
+    return batch
 
 
 def parse_fixed_length_examples(serialized: tf.Tensor, max_seq_length: int) -> dict[str, tf.Tensor]:
-    """Parses a batch of examples that the ELECTRA authors' builder wrote.
+    """Parses a batch of examples that the ELECTRA authors' builder wrote, each of exactly S tokens with padding.
 
-    Args:
-        serialized: [B] string.
-        max_seq_length: S, the exact length of the three features in every example.
-    Returns: `input_ids`, `input_mask` and `segment_ids`, each [B, S] int32 with a static S.
+    Args and returns: as `parse_examples`.
     Raises: tf.errors.InvalidArgumentError: when run, if a feature is missing or has another length.
     """
     feature = tf.io.FixedLenFeature([max_seq_length], tf.int64)
@@ -139,10 +105,8 @@ def padding_example(layout: RecordFormat, max_seq_length: int) -> bytes:
 
 
 def record_format(serialized: bytes, file: str, mask_id: int) -> tuple[RecordFormat, int]:
-    """Detects the layout of a record of `file`.
+    """The layout of a record of `file`, and its number of ids: of `fixed_length` that of all examples.
 
-    Returns: the layout, and the number of `input_ids`: for `fixed_length` the `max_seq_length` of the whole data set,
-        for `compact` the length of this example.
     Raises: UserError: the record has other features, or masks.
     """
     example = tf.train.Example.FromString(serialized)

@@ -74,11 +74,12 @@ def character_class(bits: int, settings: TextSettings) -> str:
     return f"[{''.join(f'{chr(each[0])}-{chr(each[-1])}' for each in ranges)}]"
 
 
-class CharacterProperties(tf.Module):
-    """The `character_table` of a text's settings in a graph."""
+class BasicTokenizer(tf.Module):
+    """Splits lines into words, which WordPiece then splits into pieces."""
 
     def __init__(self, settings: TextSettings) -> None:
-        super().__init__(name="character_properties")
+        super().__init__(name="basic_tokenizer")
+        self._lower_case, self._strips_accents = settings.lower_case, settings.strips_accents
         # Of 4,352 pages of 256 entries, a few hundred are distinct: 1.1 M entries take 0.3 MB of the SavedModel.
         # Comparing pages as bytes is ten times as fast as comparing entries.
         table = character_table(settings).reshape(-1, PAGE_SIZE)
@@ -88,21 +89,6 @@ class CharacterProperties(tf.Module):
         with tf.device("CPU:0"):  # next to the string ops, also on a machine with a GPU
             self._pages = tf.constant(pages.reshape(-1))
             self._page_of = tf.constant(page_of.reshape(-1).astype(np.int32))
-
-    def of(self, code_points: tf.Tensor) -> tf.Tensor:
-        """The table's entries of code points [N] int32: [N] int32."""
-        page = tf.gather(self._page_of, code_points // PAGE_SIZE)
-        return tf.gather(self._pages, page * PAGE_SIZE + code_points % PAGE_SIZE)
-
-
-class BasicTokenizer(tf.Module):
-    """Splits lines into words, which WordPiece then splits into pieces."""
-
-    def __init__(self, settings: TextSettings) -> None:
-        super().__init__(name="basic_tokenizer")
-        self._lower_case = settings.lower_case
-        self._strip_accents = settings.lower_case and settings.strip_accents
-        self._properties = CharacterProperties(settings)
 
     def words(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Splits lines into words, and finds the position of each character in its line, in a graph only if it is used.
@@ -128,8 +114,8 @@ class BasicTokenizer(tf.Module):
         ends = starts + 1
         if self._lower_case:
             code_points = _lower(code_points, rows, known)
-            known = self._properties.of(code_points)
-        if self._strip_accents:
+            known = self._properties_of(code_points)
+        if self._strips_accents:
             starts = tf.repeat(starts, _decomposed_lengths(code_points))
             # Not by a table, because decomposition also brings neighbouring marks into canonical order.
             composed = tf.RaggedTensor.from_value_rowids(code_points, rows, nrows=characters.nrows())
@@ -141,10 +127,15 @@ class BasicTokenizer(tf.Module):
         words, lengths, word_rows, kept = _cut(code_points, rows, known)
         return words, lengths, word_rows, tf.gather(starts, kept), tf.gather(ends, kept)
 
+    def _properties_of(self, code_points: tf.Tensor) -> tf.Tensor:
+        """The entries of `character_table` for code points [N] int32: [N] int32."""
+        page = tf.gather(self._page_of, code_points // PAGE_SIZE)
+        return tf.gather(self._pages, page * PAGE_SIZE + code_points % PAGE_SIZE)
+
     def _without(
         self, bit: int, code_points: tf.Tensor, rows: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        known = self._properties.of(code_points)
+        known = self._properties_of(code_points)
         kept = tf.where((known & bit) == 0)[:, 0]
         return tf.gather(code_points, kept), tf.gather(rows, kept), tf.gather(known, kept), kept
 

@@ -32,12 +32,7 @@ class Rows(NamedTuple):
 
 
 def slices(values: tf.Tensor, start: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
-    """Parts of a flat tensor: `length[i]` values from `start[i]` on.
-
-    Args:
-        values: [num_values], any type.        start, length: [R] int64.
-    Returns: [R, (values)].
-    """
+    """Parts of a flat tensor, [R, (values)]: `length[i]` values from `start[i]` on; both [R] int64."""
     index = tf.ragged.range(start, start + length)
     return index.with_values(tf.gather(values, index.values))
 
@@ -61,11 +56,10 @@ def max_bytes(max_seq_length: int, is_windowed: bool = False) -> int:
 
 
 def cut_texts(texts: tf.Tensor, longest: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cuts texts at the end of a character.
+    """Cuts texts at the end of a character; an invalid byte is one.
 
     Args:
-        texts: [N] string, UTF-8; an invalid byte is a character.
-        longest: the number of bytes, or [N] int32.
+        texts: [N] string, UTF-8.        longest: the number of bytes, or [N] int32.
     Returns: the texts [N], and whether each was cut: [N] bool.
     """
     num_bytes = tf.strings.length(texts)
@@ -84,10 +78,7 @@ def cut(tokens: tf.RaggedTensor, length: int | tf.Tensor) -> tf.RaggedTensor:
 
 
 def cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, room: int) -> list[tf.RaggedTensor]:
-    """Cuts pairs to `room` tokens: the longer text loses its last token until the pair fits.
-
-    If both are equally long, the second one loses a token.
-    """
+    """Cuts pairs to `room` tokens: the longer text, of equal ones the second, loses its last token until they fit."""
     lengths = first.row_lengths(), second.row_lengths()
     first_length = tf.minimum(lengths[0], tf.maximum(room - lengths[1], (room + 1) // 2))
     return [cut(first, first_length), cut(second, room - first_length)]
@@ -96,13 +87,9 @@ def cut_pair(first: tf.RaggedTensor, second: tf.RaggedTensor, room: int) -> list
 def cut_contexts(
     contexts: tf.RaggedTensor, choices: tf.RaggedTensor, context_of: tf.Tensor, room: int
 ) -> list[tf.RaggedTensor]:
-    """The context of each choice, and the choice: the context loses its end until both fit into `room` tokens.
+    """The context of each of R choices, and the choice: the context loses its end until both fit into `room` tokens.
 
-    A choice loses its end only if it does not fit alone.
-
-    Args:
-        contexts: [N, (tokens)].        choices: [R, (tokens)].
-        context_of: [R] int64, the index of each choice's context.
+    A choice loses its end only if it does not fit alone. `context_of` [R] int64 is the index of its context.
     """
     choices = cut(choices, room)
     lengths = tf.minimum(tf.gather(contexts.row_lengths(), context_of), room - choices.row_lengths())
@@ -114,8 +101,7 @@ def windows(tokens: tf.RaggedTensor, room: int, stride: int) -> tuple[tf.RaggedT
 
     Args:
         stride: the distance between the starts of two windows in tokens, at most `room`.
-    Returns: the windows [W, (tokens)] in the order of the texts, at least one for each text; and the index of the text
-        of each window, [W] int64.
+    Returns: the windows [W, (tokens)] in the order of the texts, at least one for each; and their texts, [W] int64.
     """
     lengths = tokens.row_lengths()
     too_many = tf.maximum(lengths - room, 0)

@@ -8,7 +8,7 @@ one word, beside kana. In Chinese text it is what Chinese BERTs do.
 import re
 import unicodedata
 
-from electra_tf.text.vocabulary import IDEOGRAPH_RANGES, TextSettings
+from electra_tf.text.vocabulary import IDEOGRAPHS, TextSettings
 
 # The fraction of a text's letters that may be in scripts that a setting damages.
 MAX_DAMAGED_FRACTION = 0.01
@@ -21,7 +21,6 @@ _WORD = re.compile(r"[^\W_]+")
 _KANA = "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 # Thaana, Devanagari to Myanmar (with Thai and Tibetan), Khmer, kana and Hangul.
 _DAMAGED_BY_STRIPPING = f"\u0780-\u07b1\u0900-\u109f\u1780-\u17d3{_KANA}\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3"
-_IDEOGRAPHS = "".join(f"{chr(first)}-{chr(last)}" for first, last in IDEOGRAPH_RANGES)
 # Letters, and the marks of the scripts above, which `\w` does not have.
 _LETTERS = rf"[^\W\d_]|[{_DAMAGED_BY_STRIPPING}]"
 
@@ -31,10 +30,10 @@ def damages(text: str, settings: TextSettings) -> dict[str, float]:
     num_letters = max(len(re.findall(_LETTERS, text)), 1)
     stripped, kana, ideographs = (
         len(re.findall(f"[{characters}]", text)) / num_letters
-        for characters in (_DAMAGED_BY_STRIPPING, _KANA, _IDEOGRAPHS)
+        for characters in (_DAMAGED_BY_STRIPPING, _KANA, IDEOGRAPHS)
     )
     found = {
-        "strip_accents": stripped * (settings.lower_case and settings.strip_accents),
+        "strip_accents": stripped * settings.strips_accents,
         "isolate_cjk": ideographs * (settings.isolate_cjk and kana > MAX_DAMAGED_FRACTION),
     }
     return {name: fraction for name, fraction in found.items() if fraction > MAX_DAMAGED_FRACTION}
@@ -50,7 +49,7 @@ def merges(text: str, settings: TextSettings) -> tuple[int, int, dict[str, str]]
     all_words = set(_WORD.findall(unicodedata.normalize("NFC", text)))
     words = {word[:1].lower() + word[1:] for word in all_words}
     lowered = {word.lower() for word in words}
-    stripped = {word: without_marks(word) if settings.strip_accents else word for word in lowered}
+    stripped = {word: without_marks(word) if settings.strips_accents else word for word in lowered}
     marred = {
         "lower_case": [
             word for word in words

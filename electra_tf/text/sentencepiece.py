@@ -62,20 +62,21 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
         super().__init__(vocabulary, settings)
-        processor = SentencePieceProcessor(model_proto=vocabulary.content)
-        pieces = [vocabulary.tokens[index].replace(WORD_MARKER, " ") for index in _found_in_text(processor)]
+        self._processor = SentencePieceProcessor(model_proto=vocabulary.content)
+        # BPE's scores are 0, -1, -2 ..., in the order of the merges; unigram's are log probabilities.
+        self._is_bpe = all(self._processor.get_score(index).is_integer() for index in range(vocabulary.size))
         self._has_bytes = bool(vocabulary.byte_ids)
-        self._kind = "BPE" if _is_bpe(processor) else "unigram"
+        characters = "".join(self._score_of_pieces()).replace(WORD_MARKER, " ")
         with tf.device("CPU:0"):
             # A character that is in no piece is unknown. The last entry is above all characters.
-            self._characters = tf.constant([*sorted(set(map(ord, "".join(pieces)))), sys.maxunicode + 1])
+            self._characters = tf.constant([*sorted(set(map(ord, characters))), sys.maxunicode + 1])
             # FastSentencepieceTokenizer gives other ids for a model with the rule `identity`.
             self._pieces = tf_text.SentencepieceTokenizer(vocabulary.content, out_type=tf.int32)
             self._pieces._model_resource = _ModelResource(vocabulary)
 
     @property
     def description(self) -> str:
-        return f"pieces of a SentencePiece model ({self._kind}), in NFKC"
+        return f"pieces of a SentencePiece model ({'BPE' if self._is_bpe else 'unigram'}), in NFKC"
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         return self._pieces.tokenize(self._shortened(normalize(texts))[0])
@@ -87,13 +88,12 @@ class SentencePieceTokenizer(Tokenizer):
         normalized, offsets_map = tf_text.normalize_utf8_with_offsets_map(with_another, "NFKC")
         shortened, byte_offsets = self._shortened(normalized[:-1])
         ids, starts, ends = self._pieces.tokenize_with_offsets(shortened)
-        starts, ends = (_of_same_row(byte_offsets, each) for each in (starts, ends))
+        starts, ends = (tf.gather(byte_offsets, each, batch_dims=1) for each in (starts, ends))
         starts, ends = (_in_source(cleaned, offsets_map, each) for each in (starts, ends))
-        starts = _after_spaces(cleaned, starts, ends)
-        return ids, starts, ends
+        return ids, _after_spaces(cleaned, starts, ends), ends
 
     def to_hugging_face(self) -> HuggingFaceTokenizer:
-        tokenizer = HuggingFaceTokenizer(_hugging_face_model(self.vocabulary))
+        tokenizer = HuggingFaceTokenizer(self._hugging_face_model())
         tokenizer.normalizer = normalizers.Sequence(
             [
                 # `tokenizers` has the tables of Unicode 9. Of the later compatibility forms, one is usual in text: the
@@ -127,8 +127,8 @@ class SentencePieceTokenizer(Tokenizer):
         characters, first_bytes = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")
         next_known = tf.gather(self._characters, tf.searchsorted(self._characters, characters.values))
         is_unknown = next_known != characters.values
-        kept = _without_long_runs(is_unknown, characters.value_rowids(), _MAX_UNKNOWN)
-        characters, first_bytes = _chosen(characters, kept), _chosen(first_bytes, kept)
+        kept = characters.with_values(_without_long_runs(is_unknown, characters.value_rowids(), _MAX_UNKNOWN))
+        characters, first_bytes = (tf.ragged.boolean_mask(each, kept) for each in (characters, first_bytes))
         # Tokens begin and end between characters, so each byte of a character can have the offset of its first.
         lengths = 1 + tf.reduce_sum(tf.cast(characters.values[:, tf.newaxis] >= _UTF8_BOUNDS, tf.int64), axis=1)
         offsets = first_bytes.with_values(
@@ -137,25 +137,40 @@ class SentencePieceTokenizer(Tokenizer):
         offsets = tf.concat([offsets.merge_dims(1, 2), num_bytes[:, tf.newaxis]], axis=1)
         return tf.strings.unicode_encode(characters, "UTF-8"), offsets
 
+    def _score_of_pieces(self) -> dict[str, float]:
+        """The score of each piece of text, which is neither a special token nor a single byte."""
+        others = self._processor.is_control, self._processor.is_unknown, self._processor.is_byte
+        return {
+            token: self._processor.get_score(index)
+            for index, token in enumerate(self.vocabulary.tokens)
+            if not any(is_other(index) for is_other in others)
+        }
 
-def _chosen(values: tf.RaggedTensor, chosen: tf.Tensor) -> tf.RaggedTensor:
-    """The values [N, (values)] whose flat indices are `chosen` [C] int64, ascending."""
-    rows = tf.gather(values.value_rowids(), chosen)
-    return tf.RaggedTensor.from_value_rowids(tf.gather(values.values, chosen), rows, values.nrows(), validate=False)
+    def _hugging_face_model(self) -> models.Model:
+        tokens, score_of = self.vocabulary.tokens, self._score_of_pieces()
+        if not self._is_bpe:
+            scored = [(token, self._processor.get_score(index)) for index, token in enumerate(tokens)]
+            return models.Unigram(scored, self.vocabulary.unk_id, self._has_bytes)
+        merges = [
+            (token[:end], token[end:])
+            for token in sorted(score_of, key=score_of.__getitem__, reverse=True)
+            for end in range(1, len(token))
+            if token[:end] in score_of and token[end:] in score_of
+        ]
+        ids = {token: index for index, token in enumerate(tokens)}
+        return models.BPE(vocab=ids, merges=merges, unk_token=UNK, fuse_unk=True, byte_fallback=self._has_bytes)
 
 
 def _without_long_runs(is_member: tf.Tensor, rows: tf.Tensor, longest: int) -> tf.Tensor:
-    """The indices of all characters except the members of a run after its first `longest`: [kept] int64.
+    """All characters except the members of a run after its first `longest`: [N] bool.
 
-    Args:
-        is_member: [N] bool; consecutive members of a line are a run.
-        rows: [N] int64, the line of each character, in order.
+    Consecutive members (`is_member` [N] bool) of a line (`rows` [N] int64, ascending) are a run.
     """
     index = tf.range(tf.size(rows))
     follows = tf.concat([[False], is_member[:-1] & (rows[1:] == rows[:-1])], axis=0)[: tf.size(rows)]
     begins = is_member & ~follows
     first = tf.gather(tf.concat([[0], tf.boolean_mask(index, begins)], axis=0), tf.cumsum(tf.cast(begins, tf.int32)))
-    return tf.where(~is_member | (index - first < longest))[:, 0]
+    return ~is_member | (index - first < longest)
 
 
 def _in_source(texts: tf.Tensor, offsets_map: tf.Tensor, byte_offsets: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -186,38 +201,3 @@ def _after_spaces(texts: tf.Tensor, starts: tf.RaggedTensor, ends: tf.RaggedTens
     row_starts = tf.gather(characters.row_starts(), starts.value_rowids())
     next_visible = tf.gather(visible, tf.gather(num_visible_before, row_starts + starts.values)) - row_starts
     return starts.with_values(tf.minimum(next_visible, ends.values))
-
-
-def _of_same_row(values: tf.RaggedTensor, indices: tf.RaggedTensor) -> tf.RaggedTensor:
-    """`values[n, indices[n, t]]` of int64 values: [N, (tokens)] int64."""
-    row_starts = tf.gather(values.row_starts(), indices.value_rowids())
-    return indices.with_values(tf.gather(values.values, row_starts + indices.values))
-
-
-def _is_bpe(processor: SentencePieceProcessor) -> bool:
-    # BPE's scores are 0, -1, -2 ..., in the order of the merges; unigram's are log probabilities.
-    return all(processor.get_score(index).is_integer() for index in range(processor.get_piece_size()))
-
-
-def _found_in_text(processor: SentencePieceProcessor) -> list[int]:
-    """The ids of the pieces that are characters of a text: neither special tokens nor single bytes."""
-    others = processor.is_control, processor.is_unknown, processor.is_byte
-    return [index for index in range(processor.get_piece_size()) if not any(is_other(index) for is_other in others)]
-
-
-def _hugging_face_model(vocabulary: Vocabulary) -> models.Model:
-    processor = SentencePieceProcessor(model_proto=vocabulary.content)
-    tokens, indices = vocabulary.tokens, range(vocabulary.size)
-    scores = [processor.get_score(index) for index in indices]
-    has_bytes = bool(vocabulary.byte_ids)
-    if not _is_bpe(processor):
-        return models.Unigram(list(zip(tokens, scores, strict=True)), vocabulary.unk_id, has_bytes)
-    score_of = {tokens[index]: scores[index] for index in _found_in_text(processor)}
-    merges = [
-        (token[:end], token[end:])
-        for token in sorted(score_of, key=score_of.__getitem__, reverse=True)
-        for end in range(1, len(token))
-        if token[:end] in score_of and token[end:] in score_of
-    ]
-    ids = {token: index for index, token in enumerate(tokens)}
-    return models.BPE(vocab=ids, merges=merges, unk_token=UNK, fuse_unk=True, byte_fallback=has_bytes)

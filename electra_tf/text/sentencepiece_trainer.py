@@ -29,24 +29,11 @@ _MIN_CHARACTER_COVERAGE = 0.98  # the library takes no less
 _WRONG_SIZE = re.compile(r"Vocabulary size .*\d")  # in the library's messages
 
 
-class SentencePieceWordCounter(WordCounter):
-    """Counts the strings between the spaces of normalized text, in parts of up to `MAX_WORD_CHARACTERS`."""
-
-    def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        words = tf.strings.split(normalize(runs), " ")
-        is_word = words.values != ""
-        return tf.boolean_mask(words.values, is_word), tf.boolean_mask(words.value_rowids(), is_word)
-
-    def _parts_of(self, word: str) -> Iterable[str]:
-        return (word[begin : begin + MAX_WORD_CHARACTERS] for begin in range(0, len(word), MAX_WORD_CHARACTERS))
-
-
 @dataclass(frozen=True)
 class SentencePieceVocabularyTrainer:
     """Trains a SentencePiece model; like `electra_tf.text.wordpiece_trainer.WordPieceVocabularyTrainer`.
 
     Attributes:
-        model_type: the kind of model.
         vocab_size: number of pieces, the five special tokens and the bytes included.
         byte_fallback: spell unknown characters with 256 pieces for bytes.
     """
@@ -56,7 +43,8 @@ class SentencePieceVocabularyTrainer:
     byte_fallback: bool
 
     def word_counter(self) -> WordCounter:
-        return SentencePieceWordCounter()
+        """Counts the strings between the spaces of normalized text, in parts of up to `MAX_WORD_CHARACTERS`."""
+        return WordCounter(_words_of, _parts_of)
 
     def training_words(self, word_counts: Counter[str]) -> Counter[str]:
         return most_frequent(word_counts, MAX_TRAINING_CHARACTERS, len)
@@ -64,8 +52,7 @@ class SentencePieceVocabularyTrainer:
     def train(self, word_counts: Counter[str]) -> Vocabulary:
         """The pieces are [PAD], [UNK], [CLS], [SEP] and [MASK], the bytes if there are any, and those learnt."""
         # The share of the text in the characters that get a piece. The library counts the markers too.
-        counts = [*character_counts(word_counts).values(), word_counts.total()]
-        counts.sort(reverse=True)
+        counts = sorted([*character_counts(word_counts).values(), word_counts.total()], reverse=True)
         covered = sum(counts[: num_covering(counts, self.vocab_size)]) / sum(counts)
         model = io.BytesIO()
         try:
@@ -93,3 +80,13 @@ class SentencePieceVocabularyTrainer:
                 raise
             raise UserError(f"vocab_size={self.vocab_size}: {found[0]}; change it, or give other text") from None
         return Vocabulary.from_bytes(model.getvalue(), "the trained model")
+
+
+def _words_of(runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    words = tf.strings.split(normalize(runs), " ")
+    is_word = words.values != ""
+    return tf.boolean_mask(words.values, is_word), tf.boolean_mask(words.value_rowids(), is_word)
+
+
+def _parts_of(word: str) -> Iterable[str]:
+    return (word[begin : begin + MAX_WORD_CHARACTERS] for begin in range(0, len(word), MAX_WORD_CHARACTERS))

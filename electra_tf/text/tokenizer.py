@@ -10,8 +10,6 @@ class Tokenizer(tf.Module):
     """Maps text to ids, in batches and in C++; a tf.Module, so that a SavedModel can hold it.
 
     Attributes:
-        vocabulary: defines the ids.
-        settings: how text is normalized.
         runs_in_graphs: whether text can be tokenized in a graph, as in a SavedModel. Otherwise only eager tensors can.
     """
 
@@ -35,12 +33,7 @@ class Tokenizer(tf.Module):
         return {}
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes lines, without special tokens.
-
-        Args:
-            texts: [N] string, UTF-8.
-        Returns: the ids [N, (tokens)] int32.
-        """
+        """The ids of lines, without special tokens: [N] string in UTF-8 -> [N, (tokens)] int32."""
         raise NotImplementedError
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:

@@ -5,8 +5,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tokenizers import Tokenizer
-
 
 def model_type(content: Mapping[str, Any]) -> str | None:
     """What the model is, such as BPE or WordPiece; None if the file does not say so. Old files of BPEs do not."""
@@ -21,8 +19,10 @@ def has_byte_alphabet(content: bytes) -> bool:
 
 
 @functools.lru_cache(maxsize=4)
-def library_tokenizer(content: bytes) -> Tokenizer:
-    """The tokenizer, without truncation and padding. It is shared: do not change it."""
+def library_tokenizer(content: bytes) -> Any:
+    """The `tokenizers.Tokenizer`, without truncation and padding. It is shared: do not change it."""
+    from tokenizers import Tokenizer  # only byte-level BPE needs it here
+
     tokenizer = Tokenizer.from_buffer(content)
     tokenizer.no_truncation()
     tokenizer.no_padding()

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from tokenizers.decoders import ByteLevel
-
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import read_bytes
 from electra_tf.text.tokenizer_json import has_byte_alphabet, library_tokenizer, model_type
@@ -27,18 +25,16 @@ IDEOGRAPH_RANGES = (
     (0x2B820, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
 
+IDEOGRAPHS = "".join(f"{chr(first)}-{chr(last)}" for first, last in IDEOGRAPH_RANGES)  # in the brackets of a pattern
+
 # A character before which no space is written: white space, kana, Chinese punctuation, wide forms and ideographs.
-_UNSPACED = re.compile(
-    r"[\s\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f" + "".join(f"{chr(a)}-{chr(b)}" for a, b in IDEOGRAPH_RANGES) + "]"
-)
+_UNSPACED = re.compile(rf"[\s\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f{IDEOGRAPHS}]")
 
 # Word tables are padded to multiples of up to 1,024. A table with more rows without a token is that of another
 # vocabulary: BERT's cased one has 1,526 tokens fewer than its uncased one.
 _MAX_SURPLUS_ROWS = 1024
 
-# The versions of Unicode whose tables of characters (unicode_11.txt, unicode_18.txt) a text can be normalized with:
-# that of the authors' code, and that of new vocabularies. A stored version keeps its meaning when a newer one is added.
-UNICODE_VERSIONS = BERT_UNICODE, CURRENT_UNICODE = 11, 18
+BERT_UNICODE = 11  # the version of Unicode of the authors' code
 
 # The names of the special tokens in a tokenizer.json, in the order in which they are looked up: Gemma's vocabulary,
 # which mmBERT has, also holds <s> and </s>, as tags of HTML.
@@ -65,7 +61,8 @@ class TextSettings(NamedTuple):
         lower_case: convert letters to lower case.
         strip_accents: decompose, and drop nonspacing marks; as in BERT, only if `lower_case` is set.
         isolate_cjk: make each CJK ideograph a word of its own.
-        unicode: one of `UNICODE_VERSIONS`. With 11, later characters are deleted, as in BERT; with 18, they are kept.
+        unicode: the version of the table of characters: 11 (unicode_11.txt), by which later characters are deleted, as
+            in BERT; or 18, of new vocabularies. A stored version keeps its meaning when a newer one is added.
         format_characters: those that separate words, such as U+200B, are white space, and those that spell, such as
             joiners, are kept; in BERT all are deleted.
     """
@@ -75,6 +72,11 @@ class TextSettings(NamedTuple):
     isolate_cjk: bool = True
     unicode: int = BERT_UNICODE
     format_characters: bool = False
+
+    @property
+    def strips_accents(self) -> bool:
+        """Whether accents are stripped: in BERT only from letters in lower case."""
+        return self.lower_case and self.strip_accents
 
     @classmethod
     def from_mapping(cls, stated: Mapping[str, Any]) -> "TextSettings":
@@ -104,10 +106,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Vocabulary":
-        """Reads a file, or a URL that TensorFlow reads.
-
-        Raises: UserError: the file does not exist; or see `from_bytes`.
-        """
+        """Reads a file or URL. Raises: UserError: the file does not exist; or see `from_bytes`."""
         return cls.from_bytes(read_vocabulary_file(path), path)
 
     @staticmethod
@@ -219,9 +218,9 @@ class SentencePieceVocabulary(Vocabulary):
         model = SentencePieceProcessor(model_proto=content)
         tokens = tuple(map(model.id_to_piece, range(model.get_piece_size())))
         # Hugging Face's tokenizers would give other ids, and no piece would show where a word begins.
-        across = [token for token in tokens if WORD_MARKER in token[1:]][:1]
+        across = next((token for token in tokens if WORD_MARKER in token[1:]), "")
         if across or model.normalize(_NOT_NORMAL) != _EXPECTED_NORMAL:
-            problem = f"has the piece {across[0]!r}, across a space" if across else "has a normalization of its own"
+            problem = f"has the piece {across!r}, across a space" if across else "has a normalization of its own"
             raise UserError(
                 f"vocabulary {path} {problem}; train the model with identity, add_dummy_prefix, "
                 "remove_extra_whitespaces and split_by_whitespace, or build one with electra-tf build-vocab"
@@ -277,6 +276,8 @@ class ByteLevelVocabulary(Vocabulary):
         return kept == _LAYOUT and self.in_context(["a", "b"])[1] == " b"
 
     def begins_word(self) -> list[bool]:
+        from tokenizers.decoders import ByteLevel
+
         added = set(library_tokenizer(self.content).get_added_tokens_decoder())
         is_in_bytes, decoder = has_byte_alphabet(self.content), ByteLevel()
 

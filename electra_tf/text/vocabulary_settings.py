@@ -5,6 +5,7 @@ vocabulary without this file fits if its tokens can occur in normalized text.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.text.scripts import without_marks
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
-    IDEOGRAPH_RANGES,
+    IDEOGRAPHS,
     SPECIAL_TOKENS,
     StoredTokenizer,
     TextSettings,
@@ -36,8 +37,7 @@ def chosen_settings(
     """The settings with which a data set's text is normalized.
 
     Args:
-        path: the vocabulary file.
-        read: see `stated_settings`.
+        path, read: see `stated_settings`.
         flags: the settings that the user gives; None: not given.
     Raises: UserError: a flag contradicts the vocabulary's own settings; see also `stated_settings` and
         `require_possible_tokens`.
@@ -62,10 +62,9 @@ def chosen_settings(
 
 
 def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], bytes | None]) -> TextSettings | None:
-    """The settings that a vocabulary was trained with; None if it does not state them.
+    """The settings that the vocabulary at `path` was trained with; None if it does not state them.
 
     Args:
-        path: the vocabulary file.
         read: returns the content of a file, or None if there is none.
     Raises: UserError: the file beside the vocabulary belongs to another one.
     """
@@ -81,11 +80,9 @@ def stated_settings(vocabulary: Vocabulary, path: str, read: Callable[[str], byt
 
 
 def require_possible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapping[str, str]) -> None:
-    """Raises: UserError: too many tokens never occur in normalized text.
+    """Raises: UserError: too many tokens of the vocabulary at `path` never occur in normalized text.
 
-    Args:
-        path: the vocabulary file.
-        flag_of: the flag that turns a setting off, by the setting's name; not every setting has one.
+    `flag_of` has the flag that turns a setting off, by the setting's name; not every setting has one.
     """
     settings = tokenizer.settings
     if kind_of_vocabulary(tokenizer.content).text_settings is not None:
@@ -118,8 +115,7 @@ def _can_occur(token: str, settings: TextSettings) -> bool:
         return False
     if piece.isascii():  # as most are
         return True
-    if settings.lower_case and settings.strip_accents and piece != without_marks(piece):
+    if settings.strips_accents and piece != without_marks(piece):
         return False
     # Chinese BERT's vocabularies have "##" before each ideograph, which never occurs and does no harm.
-    ideographs = (first <= ord(character) <= last for character in piece for first, last in IDEOGRAPH_RANGES)
-    return not (settings.isolate_cjk and len(piece) > 1 and any(ideographs))
+    return not (settings.isolate_cjk and len(piece) > 1 and re.search(f"[{IDEOGRAPHS}]", piece))

@@ -3,7 +3,6 @@
 A vocabulary is trained on words with their counts, which are the same for any order and division of the text.
 """
 
-import abc
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -24,23 +23,31 @@ _RUNS_AT_ONCE = 2**18  # distinct strings without white space that wait to be sp
 _WORDS_PER_CALL = 2**14  # of the tokenizer
 
 
-class WordCounter(abc.ABC):
-    """Counts the words of lines, as the kind's tokenizer normalizes and splits them.
+class WordCounter:
+    """Counts the words of lines.
 
     The strings between white space are counted first, and each distinct one is normalized and split once: with BERT's
     normalization 20 MB/s on a core, compared with 4 MB/s for normalizing all text.
+
+    Args:
+        words_of: normalizes and splits runs [N] string, as the kind's tokenizer does: gives the words [W] string, and
+            the run [W] int64 of each.
+        parts_of: the words to count in place of a word, which may be very long.
     """
 
-    def __init__(self) -> None:
-        words_of = tf.function(self._words_of, autograph=False)
-        self._words_of_runs = words_of.get_concrete_function(tf.TensorSpec([None], tf.string))
+    def __init__(
+        self, words_of: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]], parts_of: Callable[[str], Iterable[str]]
+    ) -> None:
+        traced = tf.function(words_of, autograph=False)
+        self._words_of = traced.get_concrete_function(tf.TensorSpec([None], tf.string))
+        self._parts_of = parts_of
         self._run_counts: Counter[str] = Counter()
         self._word_counts: Counter[bytes] = Counter()
 
     def add(self, lines: Iterable[str]) -> None:
         """Counts the words of lines. Call `take` before the distinct words exceed the memory."""
         for line in lines:
-            self._run_counts.update(line.split(" "))  # other white space is rare, and `_words_of` knows it
+            self._run_counts.update(line.split(" "))  # other white space is rare, and `words_of` knows it
             if len(self._run_counts) >= _RUNS_AT_ONCE:
                 self._cut_runs()
 
@@ -54,19 +61,11 @@ class WordCounter(abc.ABC):
         self._word_counts.clear()
         return counts
 
-    @abc.abstractmethod
-    def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Normalizes and splits runs [N] string. Returns: the words [W] string, and the run [W] int64 of each."""
-
-    @abc.abstractmethod
-    def _parts_of(self, word: str) -> Iterable[str]:
-        """The words to count in place of a word, which may be very long."""
-
     def _cut_runs(self) -> None:
         items = iter(self._run_counts.items())
         while batch := list(islice(items, _WORDS_PER_CALL)):
             runs, run_counts = zip(*batch, strict=True)
-            words, rows = self._words_of_runs(tf.constant(runs))
+            words, rows = self._words_of(tf.constant(runs))
             for word, row in zip(words.numpy().tolist(), rows.numpy().tolist(), strict=True):
                 self._word_counts[word] += run_counts[row]
         self._run_counts.clear()
@@ -81,12 +80,13 @@ def most_frequent(word_counts: Counter[str], max_total: int, size_of: Callable[[
     total_of_count: Counter[int] = Counter()
     for word, count in word_counts.items():
         total_of_count[count] += size_of(word)
-    room, border = max_total, 0  # words with this count are left, or chosen from, if they exceed the room
-    for count in sorted(total_of_count, reverse=True):
-        if total_of_count[count] > room:
-            border = count
+    room = max_total
+    for border in sorted(total_of_count, reverse=True):
+        if total_of_count[border] > room:
             break
-        room -= total_of_count[count]
+        room -= total_of_count[border]
+    else:
+        return word_counts
     chosen = Counter({word: count for word, count in word_counts.items() if count > border})
 
     def order(word: str) -> bytes:
@@ -111,13 +111,8 @@ def character_counts(word_counts: Counter[str]) -> Counter[str]:
 
 def num_covering(counts: list[int], vocab_size: int) -> int:
     """The default number of characters to keep, if all characters have these counts, in descending order."""
-    most = max(MIN_NUM_CHARACTERS, int(vocab_size * MAX_CHARACTER_FRACTION))
-    num_missing = CHARACTER_COVERAGE * sum(counts) - sum(counts[:MIN_NUM_CHARACTERS])
-    num_characters = MIN_NUM_CHARACTERS
-    while num_missing > 0 and num_characters < min(most, len(counts)):
-        num_missing -= counts[num_characters]
-        num_characters += 1
-    return num_characters
+    needed = 1 + int(np.searchsorted(np.cumsum(counts), CHARACTER_COVERAGE * sum(counts)))
+    return max(MIN_NUM_CHARACTERS, min(needed, int(vocab_size * MAX_CHARACTER_FRACTION), len(counts)))
 
 
 def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: Tokenizer) -> dict[str, float]:
@@ -131,31 +126,29 @@ def measure_coverage(word_counts: Iterable[tuple[str, int]], tokenizer: Tokenize
     """
     tokenize = tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     unk_id, byte_ids = tokenizer.vocabulary.unk_id, tokenizer.vocabulary.byte_ids
-    totals = np.zeros(6, np.int64)
+    totals: Counter[str] = Counter()
     items = iter(word_counts)
     while batch := list(islice(items, _WORDS_PER_CALL)):
-        words, word_counts_of_batch = zip(*batch, strict=True)
-        counts = np.array(word_counts_of_batch, np.int64)
+        words, counts = zip(*batch, strict=True)
         pieces = tokenize(tf.constant(words))  # a normalized word is tokenized like a line of text
-        num_pieces = pieces.row_lengths().numpy()
         word_of, ids = pieces.value_rowids().numpy(), pieces.flat_values.numpy()
-        num_unknown = np.bincount(word_of, ids == unk_id, len(words)).astype(np.int64)
-        num_bytes = np.bincount(word_of, np.isin(ids, byte_ids), len(words)).astype(np.int64)
-        is_single = (num_pieces == 1) & (num_unknown == 0)
-        lengths = np.array([len(word) for word in words])
-        totals += [counts.sum(), counts @ lengths, counts @ num_pieces, counts @ num_unknown,
-                   counts @ num_bytes, counts @ is_single]  # fmt: skip
-    num_words, num_characters, num_tokens, num_unknown_tokens, num_byte_tokens, num_single = totals.tolist()
-    bytes_of_unknown = {"num_byte_tokens": num_byte_tokens, "byte_fraction": num_byte_tokens / num_tokens}
+        num_pieces = pieces.row_lengths().numpy()
+        num_unknown = np.bincount(word_of[ids == unk_id], minlength=len(words))
+        of_words = {
+            "num_words": [1] * len(words),
+            "num_characters": list(map(len, words)),  # without white space
+            "num_tokens": num_pieces,
+            "num_unknown_tokens": num_unknown,
+            "num_single_piece_words": (num_pieces == 1) & (num_unknown == 0),
+            "num_byte_tokens": np.bincount(word_of[np.isin(ids, byte_ids)], minlength=len(words)),
+        }
+        totals.update({name: int(np.dot(counts, numbers)) for name, numbers in of_words.items()})
+    num_words, num_tokens, num_bytes = totals["num_words"], totals["num_tokens"], totals.pop("num_byte_tokens")
     return {
-        "num_words": num_words,
-        "num_characters": num_characters,  # without white space
-        "num_tokens": num_tokens,
-        "num_unknown_tokens": num_unknown_tokens,
-        "num_single_piece_words": num_single,
-        "unknown_fraction": num_unknown_tokens / num_tokens,
-        **(bytes_of_unknown if byte_ids else {}),
+        **totals,
+        "unknown_fraction": totals["num_unknown_tokens"] / num_tokens,
+        **({"num_byte_tokens": num_bytes, "byte_fraction": num_bytes / num_tokens} if byte_ids else {}),
         "tokens_per_word": num_tokens / num_words,
-        "characters_per_token": num_characters / num_tokens,
-        "single_piece_fraction": num_single / num_words,
+        "characters_per_token": totals["num_characters"] / num_tokens,
+        "single_piece_fraction": totals["num_single_piece_words"] / num_words,
     }

@@ -29,13 +29,13 @@ MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 # and sigma (its lower case depends on the word). The list has the ranges of English, European and CJK text only.
 PLAIN_UNCASED = (
     r"\t\n\r -~"  # ASCII
+    r"\x{E0}-\x{F6}\x{F8}-\x{FF}"  # Latin-1 small letters
     r"\x{A0}-\x{A7}\x{A9}\x{AB}\x{AC}\x{AE}\x{B0}\x{B1}\x{B6}\x{B7}\x{BB}\x{BF}\x{D7}\x{F7}"  # Latin-1 signs
     r"\x{2010}\x{2012}-\x{2015}\x{2018}-\x{2022}\x{2030}\x{2032}\x{2039}\x{203A}\x{20AC}\x{2190}-\x{222B}"  # - ' " ...
     r"\x{5D0}-\x{5EA}\x{621}-\x{64A}"  # Hebrew, Arabic
     r"\x{3001}\x{3002}\x{3008}-\x{3011}\x{3041}-\x{3096}\x{30A1}-\x{30FA}\x{30FC}"  # kana
 )
 PLAIN_CJK = r"\x{4E00}-\x{9FEF}"  # plain if ideographs are isolated
-PLAIN_LATIN_SMALL = r"\x{E0}-\x{F6}\x{F8}-\x{FF}"
 PLAIN_CASED = (
     r"\x{C0}-\x{D6}\x{D8}-\x{DE}\x{100}-\x{12F}\x{131}\x{134}-\x{13E}\x{141}-\x{148}\x{14A}-\x{17E}\x{1CD}-\x{1DC}"
     r"\x{250}-\x{2AF}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A4}-\x{3C1}\x{3C3}-\x{3CE}"  # IPA, Greek
@@ -61,17 +61,24 @@ class BertTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
         super().__init__(vocabulary, settings)
-        self._strips_accents = settings.lower_case and settings.strip_accents
         self._lowers_only = settings.lower_case and not settings.strip_accents
         self._basic_tokenizer = BasicTokenizer(settings)
-        plain = PLAIN_UNCASED + PLAIN_LATIN_SMALL
-        plain += PLAIN_CASED if not self._lowers_only else ""
-        plain += PLAIN_CJK if settings.isolate_cjk else ""
-        self._plain_line = f"[{plain}]*"
+        cased, cjk = "" if self._lowers_only else PLAIN_CASED, PLAIN_CJK if settings.isolate_cjk else ""
+        self._plain_line = f"[{PLAIN_UNCASED}{cased}{cjk}]*"
+        # No word has a space. TensorFlow would read an entry with one, such as an added "new york", but then no longer
+        # "new jersey". No word is one in brackets either.
+        vocab = [f"[with-space-{i}]" if _SPACE.search(token) else token for i, token in enumerate(vocabulary.tokens)]
+        word_pieces: dict[str, Any] = {
+            "vocab": vocab,
+            "suffix_indicator": CONTINUATION_PREFIX,
+            "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
+            "token_out_type": tf.int32,
+            "unknown_token": UNK,
+        }
         with tf.device("CPU:0"):
-            self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **self._word_piece_settings())
+            self._word_pieces = tf_text.FastWordpieceTokenizer(no_pretokenization=True, **word_pieces)
             self._plain_tokenizer = tf_text.FastBertTokenizer(
-                lower_case_nfd_strip_accents=self._strips_accents, **self._word_piece_settings()
+                lower_case_nfd_strip_accents=settings.strips_accents, **word_pieces
             )
 
     @property
@@ -82,7 +89,7 @@ class BertTokenizer(Tokenizer):
     def hugging_face_settings(self) -> dict[str, bool | int]:
         return {
             "do_lower_case": self.settings.lower_case,
-            "strip_accents": self._strips_accents,
+            "strip_accents": self.settings.strips_accents,
             "tokenize_chinese_chars": self.settings.isolate_cjk,
             # Of this program; transformers ignores them.
             "unicode": self.settings.unicode,
@@ -90,21 +97,16 @@ class BertTokenizer(Tokenizer):
         }
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        def plainly(texts: tf.Tensor) -> tf.RaggedTensor:
-            # `lower` for ASCII; no other plain character of this mode has a lower case.
-            return self._plain_tokenizer.tokenize(tf.strings.lower(texts) if self._lowers_only else texts)
-
         def exactly(texts: tf.Tensor) -> tf.RaggedTensor:
             words, num_characters, rows, *_ = self._basic_tokenizer.words(texts)
             pieces = self._word_pieces.tokenize(tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words))
             return _of_lines(pieces, rows, tf.size(texts, tf.int64))
 
-        return self._on_both_paths(texts, plainly, exactly)
+        return self._on_both_paths(texts, self._plain_tokenizer.tokenize, exactly)
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         def plainly(texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
-            lowered = tf.strings.lower(texts) if self._lowers_only else texts
-            ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(lowered)
+            ids, starts, ends = self._plain_tokenizer.tokenize_with_offsets(texts)
             return ids, bytes_to_characters(texts, starts), bytes_to_characters(texts, ends)
 
         def exactly(texts: tf.Tensor) -> tuple[tf.RaggedTensor, ...]:
@@ -148,9 +150,9 @@ class BertTokenizer(Tokenizer):
             clean_text=False,  # which deletes all format characters
             handle_chinese_chars=self.settings.isolate_cjk,
             lowercase=self.settings.lower_case,
-            strip_accents=self._strips_accents,
+            strip_accents=self.settings.strips_accents,
         )
-        stripped = [normalizers.Replace(mark, "")] if self._strips_accents else []
+        stripped = [normalizers.Replace(mark, "")] if self.settings.strips_accents else []
         cleaned = normalizers.Replace(deleted, ""), normalizers.Replace(space, " ")
         tokenizer.normalizer = normalizers.Sequence([*cleaned, bert, *stripped])
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -159,35 +161,25 @@ class BertTokenizer(Tokenizer):
         tokenizer.decoder = decoders.WordPiece(CONTINUATION_PREFIX)
         return tokenizer
 
-    def _word_piece_settings(self) -> dict[str, Any]:
-        # No word has a space. TensorFlow would read an entry with one, such as an added "new york", but then no longer
-        # "new jersey". No word is one in brackets either.
-        entries = enumerate(self.vocabulary.tokens)
-        return {
-            "vocab": [f"[with-space-{index}]" if _SPACE.search(token) else token for index, token in entries],
-            "suffix_indicator": CONTINUATION_PREFIX,
-            "max_bytes_per_word": MAX_CHARACTERS_PER_WORD * MAX_BYTES_PER_CHARACTER,
-            "token_out_type": tf.int32,
-            "unknown_token": UNK,
-        }
-
     def _on_both_paths(
         self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]
     ) -> _Ragged:
         """Applies `plain` to plain lines and `exact` to the others; the results keep the order of the lines."""
         texts = tf.convert_to_tensor(texts, tf.string)
         is_plain = self.is_plain(texts)
+        # `lower` for ASCII; no other plain character of this mode has a lower case.
+        plain_texts = tf.strings.lower(texts) if self._lowers_only else texts
 
         def mixed() -> _Ragged:
             plain_rows, other_rows = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
             row_in_result = tf.argsort(tf.concat([plain_rows, other_rows], axis=0))
             return tf.nest.map_structure(
                 lambda *both: tf.gather(tf.concat(both, axis=0), row_in_result),
-                plain(tf.gather(texts, plain_rows)),
+                plain(tf.gather(plain_texts, plain_rows)),
                 exact(tf.gather(texts, other_rows)),
             )
 
-        return tf.cond(tf.reduce_all(is_plain), lambda: plain(texts), mixed)
+        return tf.cond(tf.reduce_all(is_plain), lambda: plain(plain_texts), mixed)
 
 
 def _of_lines(pieces: tf.RaggedTensor, rows: tf.Tensor, nrows: tf.Tensor) -> tf.RaggedTensor:

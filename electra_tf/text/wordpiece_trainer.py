@@ -7,7 +7,7 @@ the same text gives the same vocabulary for any hash seed and number of threads.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -44,21 +44,6 @@ _LONG_MEAN = 12  # characters of a word; in languages with spaces it is 3 to 7
 _WORDS_PER_LINE = 1000  # of the lines that carry the counts to the trainer
 
 
-class BertWordCounter(WordCounter):
-    """Counts the words of BERT's basic tokenization. A word of over 200 characters, always [UNK], is cut to 201."""
-
-    def __init__(self, settings: TextSettings) -> None:
-        self._basic_tokenizer = BasicTokenizer(settings)
-        super().__init__()
-
-    def _words_of(self, runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        words, _, rows, *_ = self._basic_tokenizer.words(runs)
-        return words, rows
-
-    def _parts_of(self, word: str) -> Iterable[str]:
-        return (word[: MAX_CHARACTERS_PER_WORD + 1],)
-
-
 @dataclass(frozen=True)
 class WordPieceVocabularyTrainer:
     """Trains a WordPiece vocabulary. Each step depends on the words and their counts alone, not on their order.
@@ -68,7 +53,6 @@ class WordPieceVocabularyTrainer:
         max_num_characters: number of distinct characters in all pieces. The most frequent ones are kept; words with
             other characters are left out. 0: see `num_covering`.
         num_unused_tokens: see `special_tokens`.
-        text_settings: how text is normalized.
     """
 
     vocab_size: int
@@ -77,7 +61,14 @@ class WordPieceVocabularyTrainer:
     text_settings: TextSettings = BERT_TEXT
 
     def word_counter(self) -> WordCounter:
-        return BertWordCounter(self.text_settings)
+        """Counts the words of BERT's basic tokenization. A word of over 200 characters, always [UNK], is cut to 201."""
+        basic_tokenizer = BasicTokenizer(self.text_settings)
+
+        def words_of(runs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            words, _, rows, *_ = basic_tokenizer.words(runs)
+            return words, rows
+
+        return WordCounter(words_of, lambda word: [word[: MAX_CHARACTERS_PER_WORD + 1]])
 
     def training_words(self, word_counts: Counter[str]) -> Counter[str]:
         return most_frequent(word_counts, MAX_TRAINING_WORDS, lambda word: 1)
@@ -136,9 +127,7 @@ class WordPieceVocabularyTrainer:
 def special_tokens(num_unused_tokens: int) -> tuple[str, ...]:
     """The first tokens of the vocabulary, in BERT's order, with slots for a user's own tokens.
 
-    Args:
-        num_unused_tokens: with 99 or more, the special tokens have the ids of BERT's vocabularies: [PAD] 0, [UNK] 100,
-            [CLS] 101, [SEP] 102, [MASK] 103.
+    With 99 slots or more, the special tokens have the ids of BERT's vocabularies: [PAD] 0, [UNK] 100 to [MASK] 103.
     """
     unused = [f"[unused{i}]" for i in range(num_unused_tokens)]
     return (PAD, *unused[:NUM_UNUSED_BEFORE_UNK], UNK, CLS, SEP, MASK, *unused[NUM_UNUSED_BEFORE_UNK:])

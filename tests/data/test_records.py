@@ -32,7 +32,7 @@ def test_packed_examples_have_positions_that_begin_anew_with_each_sequence():
         records.ExampleSerializer()([101, 102], [2]),  # not packed: one sequence
         records.padding_example("packed", 10),
     ]
-    batch = records.parse_packed_examples(tf.constant(serialized), max_seq_length=10)
+    batch = records.parse_examples(tf.constant(serialized), max_seq_length=10, is_packed=True)
     assert batch["input_ids"].numpy()[0].tolist() == [101, 7, 102, 101, 8, 9, 102, 6, 102, 0]
     assert batch["input_mask"].numpy().sum(axis=1).tolist() == [9, 5, 2, 0]
     assert batch["segment_ids"].numpy().tolist() == [
@@ -50,10 +50,10 @@ def test_packed_examples_have_positions_that_begin_anew_with_each_sequence():
     assert {tensor.dtype for tensor in batch.values()} == {tf.int32}
 
 
-@pytest.mark.parametrize("parse", [records.parse_examples, records.parse_packed_examples])
-def test_sequence_length_is_static_inside_a_pipeline(parse):
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_sequence_length_is_static_inside_a_pipeline(is_packed):
     dataset = tf.data.Dataset.from_tensors([records.ExampleSerializer()([101, 5, 102], [3])])
-    dataset = dataset.map(lambda serialized: parse(serialized, max_seq_length=6))
+    dataset = dataset.map(lambda serialized: records.parse_examples(serialized, 6, is_packed))
     assert {spec.shape[1] for spec in dataset.element_spec.values()} == {6}
 
 

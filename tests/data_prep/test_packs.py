@@ -11,7 +11,7 @@ from data_prep import build as build_module
 from data_prep.build import build
 from data_prep.packs import packed_rows, packs
 from electra_tf.data.manifest import Manifest
-from electra_tf.data.records import parse_examples, parse_packed_examples
+from electra_tf.data.records import parse_examples
 
 
 def test_a_pack_leaves_out_a_sequence_with_which_it_cannot_be_filled():
@@ -49,10 +49,11 @@ def packed(make_settings) -> Manifest:
     return build(make_settings("pack", "pack"))
 
 
-def sequences(data_dir, split: str, parse) -> Counter:
+def sequences(data_dir, split: str, is_packed: bool = False) -> Counter:
     """How often each sequence occurs in a split: its ids and segments."""
     files = [os.path.join(data_dir, shard.file) for shard in Manifest.load(data_dir).splits[split].shards]
-    batch = parse(tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator())), 16)
+    records = tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator()))
+    batch = parse_examples(records, 16, is_packed)
     ids, mask, segments = (batch[name].numpy() for name in ("input_ids", "input_mask", "segment_ids"))
     positions = batch.get("position_ids", np.arange(16) * mask)
     begins = np.argwhere((np.asarray(positions) == 0) & (mask == 1)).tolist()
@@ -67,8 +68,8 @@ def test_packing_changes_neither_sequences_nor_splits_and_leaves_fewer_examples(
     carried = build(make_settings("carry", "carry"))
     assert packed.counts == carried.counts and packed.token_counts == carried.token_counts
     for split in ("train", "held_out"):
-        expected = sequences(make_settings("carry", "carry").output_dir, split, parse_examples)
-        assert sequences(make_settings("pack", "pack").output_dir, split, parse_packed_examples) == expected
+        expected = sequences(make_settings("carry", "carry").output_dir, split)
+        assert sequences(make_settings("pack", "pack").output_dir, split, is_packed=True) == expected
         assert packed.splits[split].num_tokens == carried.splits[split].num_tokens
         assert packed.splits[split].num_examples < carried.splits[split].num_examples
 

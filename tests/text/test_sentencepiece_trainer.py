@@ -9,7 +9,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from electra_tf.config.errors import UserError
 from electra_tf.text import sentencepiece_trainer, vocabulary_trainer
 from electra_tf.text.kinds import create_tokenizer
-from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer, SentencePieceWordCounter
+from electra_tf.text.sentencepiece_trainer import SentencePieceVocabularyTrainer
 from electra_tf.text.vocabulary_trainer import measure_coverage
 
 LINES = [
@@ -20,7 +20,7 @@ LINES = [
 
 
 def count(*lines):
-    counter = SentencePieceWordCounter()
+    counter = SentencePieceVocabularyTrainer("bpe", 99, False).word_counter()
     counter.add(lines)
     return counter.take()
 

@@ -11,11 +11,11 @@ from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import CASED_TEXT, SPECIAL_TOKENS, TextSettings, WordPieceVocabulary
 from electra_tf.text.vocabulary_trainer import measure_coverage, most_frequent, num_covering
 from electra_tf.text.wordpiece import BertTokenizer
-from electra_tf.text.wordpiece_trainer import BertWordCounter, WordPieceVocabularyTrainer, special_tokens
+from electra_tf.text.wordpiece_trainer import WordPieceVocabularyTrainer, special_tokens
 
 
-def count(*lines, lower_case=True, strip_accents=True):
-    counter = BertWordCounter(TextSettings(lower_case, strip_accents))
+def count(*lines, **settings):
+    counter = WordPieceVocabularyTrainer(99, 99, 0, TextSettings(**settings)).word_counter()
     counter.add(lines)
     return counter.take()
 
@@ -55,9 +55,7 @@ def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters(format
     lines = [line for line in lines if not "\ud800" <= line[1] <= "\udfff"]
     words = BasicTokenizer(settings).words(tf.constant(lines))[0]
     expected = Counter(word.decode() for word in words.numpy().tolist())
-    counter = BertWordCounter(settings)
-    counter.add(lines)
-    assert counter.take() == expected
+    assert count(*lines, **settings._asdict()) == expected
 
 
 def test_pieces_are_ordered_by_frequency():

@@ -8,7 +8,7 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import MANIFEST_FILE, Manifest
 from electra_tf.data.masking import mask_batch
-from electra_tf.data.records import ExampleSerializer, parse_packed_examples
+from electra_tf.data.records import ExampleSerializer, parse_examples
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
@@ -35,7 +35,7 @@ def packed(tiny_config, masking_vocabulary) -> dict[str, tf.Tensor]:
             ids += [2, *words.integers(5, 47, first - 2), 3]
             ids += [*words.integers(5, 47, second - 1), 3] if second else []
         records.append(serialize(ids, [length for lengths in example for length in lengths] or [0]))
-    batch = parse_packed_examples(tf.constant(records), LENGTH)
+    batch = parse_examples(tf.constant(records), LENGTH, is_packed=True)
     return mask_batch(batch, tiny_config(**SMALL).masking, masking_vocabulary, RandomStream(1, 0, 0))
 
 
