@@ -237,15 +237,11 @@ def table_of(path: str, table: Any, rows: Sequence[int]) -> Table:
 def tsv(rows: Iterable[Sequence[Any]]) -> bytes:
     """Rows as lines with tabs between the values, in UTF-8."""
     stream = io.StringIO(newline="")
+    plain = csv.writer(stream, csv.excel_tab, lineterminator="\n")
+    quoted = csv.writer(stream, csv.excel_tab, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
-        # Before Python 3.13, QUOTE_MINIMAL takes a carriage return for an ordinary character; no reader does.
-        has_return = any("\r" in str(value) for value in row)
-        csv.writer(
-            stream,
-            delimiter="\t",
-            lineterminator="\n",
-            quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL,
-        ).writerow(row)
+        # Before Python 3.13, the first takes a carriage return for an ordinary character; no reader does.
+        (quoted if any("\r" in str(value) for value in row) else plain).writerow(row)
     return stream.getvalue().encode()
 
 
@@ -255,13 +251,10 @@ def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> st
     Returns: the lines, without a line break at their end.
     """
     cells = [[text.replace("|", "\\|") for text in row] for row in (headings, *rows)]
-    columns = list(zip(*cells, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    is_number = [all(re.match(r"[-\d]|$", text) for text in column[1:]) for column in columns]
-    sides = [str.rjust if flag else str.ljust for flag in is_number]
-    lines = [
-        f"| {' | '.join(side(text, width) for side, text, width in zip(sides, row, widths, strict=True))} |"
-        for row in cells
-    ]
-    rule = "|".join("-" * (width + 1) + (":" if flag else "-") for width, flag in zip(widths, is_number, strict=True))
-    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+    formats, rules = [], []
+    for column in zip(*cells, strict=True):
+        width, is_number = max(map(len, column)), all(re.match(r"[-\d]|$", text) for text in column[1:])
+        formats.append(f"{{:{'>' if is_number else '<'}{width}}}")
+        rules.append("-" * (width + 1) + (":" if is_number else "-"))
+    heading, *lines = (f"| {' | '.join(formats)} |".format(*row) for row in cells)
+    return "\n".join([heading, f"|{'|'.join(rules)}|", *lines])

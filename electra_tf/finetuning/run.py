@@ -12,7 +12,7 @@ from electra_tf.data.tables import Table
 from electra_tf.files import read_rewritten
 from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS
-from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig, with_lengths
+from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.scores import class_table
@@ -82,13 +82,17 @@ def prepared_job(task: TaskToTrain, pretrained: StoredModel, directory: str, str
     tokenizer = pretrained.tokenizer
     data = TaskData(task.config, tokenizer, task.train, task.evaluated)
     assert data.train is not None
-    config = with_lengths(task.config, task.given, task.source, data.train.num_rows)
-    if (metric := config.evaluation.best_metric) is not None:
+    config = task.config_for(data.train.num_rows)
+    metric, train = config.evaluation.best_metric, config.train
+    if metric is not None:
         require_metric(metric, data.metric_names)
-    metric = data.primary_metric if metric is None and config.train.keep == "best" else metric
-    changes: dict[str, Any] = {"evaluation": config.evaluation.model_copy(update={"best_metric": metric})}
-    num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if config.train.keep == "all" else 1
-    changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
+    elif train.keep == "best":
+        metric = data.primary_metric
+    num_checkpoints = -(-train.num_steps // train.save_every_steps) if train.keep == "all" else 1
+    changes = {
+        "evaluation": config.evaluation.model_copy(update={"best_metric": metric}),
+        "train": train.model_copy(update={"keep_checkpoints": num_checkpoints}),
+    }
     config = config.model_copy(update=changes)
     _require_whole_batches(config, strategy)
     test = None if task.test is None else TaskData(config, tokenizer, None, {"test": task.test})

@@ -80,35 +80,32 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
         directory = job.directory(seed)
         directory.require_same_run(job.config_of(seed))
         directory.require_same_data([job.data.data_hash])
-    results = results_of(job)
-    for seed, result in results.items():
+    finished = results_of(job)
+    for seed, result in finished.items():
         if "test" in result and (job.test is None or job.test.data_hash != result["test"]["data"]):
             found = "no test file is given" if job.test is None else f"{job.test.source} is another"
             raise UserError(
                 f"{job.result_file(seed)} has the scores of test_file={result['test']['file']}, but {found}; give that "
                 "file, or a new output_dir"
             )
-    for seed, result in results.items():
+    for seed, result in finished.items():
         if job.test is not None and "test" not in result:
             _score_finished(job, job.test, seed, result, interruption)
-    task: FinetuningTask | None = None
-    for seed in seeds:
-        if read_rewritten(job.result_file(seed)):
-            continue
+    unfinished = [seed for seed in dict.fromkeys(seeds) if seed not in finished]
+    if not unfinished:
+        return
+    with job.strategy.scope():  # all seeds share the task, so a step is traced once
+        loop = DeviceLoop(compile_task(build_finetuning_task(job.config)), job.strategy)
+    for seed in unfinished:
         stage, given = job.stage(seed, job.data), job.given and merge(job.given, {"train": {"seed": seed}})
         run = Run(job.config_of(seed), job.directory(seed), job.strategy, given)
-        is_first = task is None
-        if task is None:  # all seeds share it, so a step is traced once
-            with job.strategy.scope():
-                task = build_finetuning_task(job.config)
-                loop = DeviceLoop(compile_task(task), job.strategy)
         logger.info("%s, seed %d", job.config.name, seed)
-        line = _reset(task, loop, job, seed)
-        if is_first:
+        line = _reset(loop, job, seed)
+        if seed == unfinished[0]:
             logger.info(line)
         with run.opened([stage]):
             evaluation = train(run, loop, [stage], interruption=interruption)
-        _finish(job, task, loop, stage, evaluation.predictions, interruption)
+        _finish(job, loop, stage, evaluation.predictions, interruption)
 
 
 def results_of(job: Job) -> dict[int, dict[str, Any]]:
@@ -122,13 +119,15 @@ def _started_seeds(job: Job) -> list[int]:
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
-def _reset(task: FinetuningTask, loop: DeviceLoop[FinetuningTask], job: Job, seed: int) -> str:
+def _reset(loop: DeviceLoop[FinetuningTask], job: Job, seed: int) -> str:
     """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
+    task = loop.task
     with tf.device("CPU:0"):
         seed_initial_values(seed)
         fresh = build_finetuning_task(job.config_of(seed))
-        line = "untrained: the encoder's weights are random"
-        if not job.config.untrained:
+        if job.config.untrained:
+            line = "untrained: the encoder's weights are random"
+        else:
             line = job.pretrained.initialize(fresh)
     for variable, initial in zip(task.variables, fresh.variables, strict=True):
         variable.assign(initial.numpy())
@@ -141,21 +140,21 @@ def _reset(task: FinetuningTask, loop: DeviceLoop[FinetuningTask], job: Job, see
 
 def _finish(
     job: Job,
-    task: FinetuningTask,
     loop: DeviceLoop[FinetuningTask],
     stage: FinetuningStage,
     evaluated: Predictions | None,
     interruption: Interruption,
 ) -> None:
-    seed = stage.config.train.seed
-    directory, step = job.directory(seed), task.completed_steps
+    """Writes the result of a trained seed. Args: evaluated: by its last weights; None if an earlier process did it."""
+    seed, step = stage.config.train.seed, loop.task.completed_steps
+    directory = job.directory(seed)
     if job.config.evaluation.best_metric is not None:
         best = latest_intact(directory.best)
         assert best is not None
         if step_of(best) != step:
-            restore_strictly(tf.train.Checkpoint(task=task), best)
+            restore_strictly(tf.train.Checkpoint(task=loop.task), best)
             step, evaluated = step_of(best), None
-    if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
+    if evaluated is None:
         evaluated = _evaluated(loop, stage, interruption)
     test = None if job.test is None else _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
     if not is_chief(job.strategy):
@@ -169,10 +168,11 @@ def _finish(
     if evaluated.reports:
         result["reports"] = evaluated.reports
     _write_result(job, seed, result, test)
-    kept = {"best": ("best",), "last": ("checkpoints",), "all": ("best", "checkpoints"), "none": ()}
-    for path in (directory.best, directory.checkpoints):
-        if os.path.basename(path) not in kept[job.config.train.keep]:
-            remove(path)
+    keep = job.config.train.keep
+    if keep not in ("best", "all"):
+        remove(directory.best)
+    if keep not in ("last", "all"):
+        remove(directory.checkpoints)
 
 
 def _evaluated(
@@ -210,9 +210,9 @@ def _score_finished(job: Job, data: TaskData, seed: int, result: dict[str, Any],
             f"{job.directory(seed).path} lacks the checkpoint of step {result['step']}, which test_file needs; "
             "remove the directory to fine-tune this seed again"
         )
+    assert isinstance(task, FinetuningTask)
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
     loop = DeviceLoop(task, job.strategy)
-    assert isinstance(task, FinetuningTask)
     evaluated = _evaluated(loop, job.stage(seed, data), interruption, task.config.task)
     if is_chief(job.strategy):
         _write_result(job, seed, result, evaluated)

@@ -23,7 +23,7 @@ from electra_tf.tasks.base import Evaluation, Stage
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.kind import Kind, Outputs, Split
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import Report
 from electra_tf.text.tokenizer import Tokenizer
@@ -42,14 +42,10 @@ class TaskData:
             split have names that end in `_mm`, as Hugging Face names those of MNLI.
 
     Attributes:
-        config: the settings.
-        train: the training split; None if the data is only predicted.
-        evaluation: the evaluated splits, concatenated.
-        has_labels: False if the evaluated splits can only be predicted.
-        metric_names: the names of the metrics.
+        train: the features of the training split; None without one.
+        splits, evaluation: the evaluated splits, and their features, concatenated.
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
-        num_evaluated: the number of examples in the evaluated splits.
         notes: how the evaluated splits are scored, see `EncodedExamples`.
     """
 
@@ -60,32 +56,31 @@ class TaskData:
         train: Examples | None,
         evaluated: Mapping[str, Examples],
     ):
-        self.config = config
-        self.kind: Kind = KINDS[config.task.kind]
-        of_train = [] if train is None else [(train, self.kind.encode(train, config, tokenizer, True))]
-        self.train = of_train[0][1].features if of_train else None
-        self.splits = []
-        for name, examples in evaluated.items():
-            # An example without a label gets that of another one, for a loss that counts nowhere.
-            some = next((label for label in examples.labels or () if label is not None), None)
-            labels = examples.labels and [some if label is None else label for label in examples.labels]
-            encoded = self.kind.encode(replace(examples, labels=labels), config, tokenizer, False)
-            self.splits.append(Split(name, examples, encoded, config))
+        self.config, self.kind = config, KINDS[config.task.kind]
+        self.train = None if train is None else self._encoded(train, tokenizer, is_training=True).features
+        self.splits = [
+            Split(name, examples, self._encoded(examples, tokenizer, is_training=False), config)
+            for name, examples in evaluated.items()
+        ]
         self.evaluation = _joined([split.encoded.features for split in self.splits])
-        self.has_labels = all(examples.labels is not None for examples in evaluated.values())
-        names = [self.kind.metric_names(split) for split in self.splits]
-        self.metric_names = tuple(_with_suffixes(dict.fromkeys(each) for each in names))
-        if self.kind.has_loss:
-            self.metric_names += ("loss",)
+        self.metric_names = [*_with_suffixes(dict.fromkeys(self.kind.metric_names(split)) for split in self.splits)]
         benchmark = BENCHMARKS.get(config.name)
-        self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
-        self.source = (train or next(iter(evaluated.values()))).source
-        self.num_evaluated = sum(map(len, evaluated.values()))
+        self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or self.metric_names[0]
+        if self.kind.has_loss:
+            self.metric_names.append("loss")
+        self.source = (train or self.splits[0].examples).source
         self.notes = self.splits[0].encoded.notes
-        limit = self.kind.truncation.format(data=config.data, task=config.task)
-        for examples, encoded in (*of_train, *((split.examples, split.encoded) for split in self.splits)):
-            if count := encoded.num_truncated:
-                logger.info("%s: %d of %d examples were truncated: %s", examples.source, count, len(examples), limit)
+
+    def _encoded(self, examples: Examples, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
+        """The examples as features; logs how many are truncated."""
+        # An example without a label gets that of another one, for a loss that counts nowhere.
+        some = next((label for label in examples.labels or () if label is not None), None)
+        labels = examples.labels and [some if label is None else label for label in examples.labels]
+        encoded = self.kind.encode(replace(examples, labels=labels), self.config, tokenizer, is_training)
+        if count := encoded.num_truncated:
+            limit = self.kind.truncation.format(data=self.config.data, task=self.config.task)
+            logger.info("%s: %d of %d examples were truncated: %s", examples.source, count, len(examples), limit)
+        return encoded
 
     def evaluated(self, outputs: Outputs, task: TaskConfig | None = None) -> "Predictions":
         """Returns the predictions and scores by a model's outputs, of a task as in `Predictions`; None: as given."""
@@ -267,12 +262,11 @@ class FinetuningStage(Stage):
 
     def in_row_order(self, outputs: Mapping[str, list[npt.NDArray[Any]]]) -> Outputs:
         """Joins the outputs of all batches, in the order of the rows; outputs for tokens are padded with zeros."""
-        rows = np.concatenate(outputs["row_index"])
         ordered = {}
         for name, parts in outputs.items():
             longest = np.max([part.shape[1:] for part in parts], axis=0).astype(int)
             ordered[name] = np.zeros((self.data.evaluation.num_rows, *longest), parts[0].dtype)
-            lacks = ([(0, 0), *((0, lack) for lack in longest - part.shape[1:])] for part in parts)
-            values = np.concatenate([np.pad(part, lack) for part, lack in zip(parts, lacks, strict=True)])
-            ordered[name][rows[rows >= 0]] = values[rows >= 0]
+            for rows, part in zip(outputs["row_index"], parts, strict=True):
+                within = tuple(map(slice, (None, *part.shape[1:])))
+                ordered[name][within][rows[rows >= 0]] = part[rows >= 0]
         return ordered

@@ -1,13 +1,13 @@
 """The examples of a fine-tuning by its settings, and the settings that follow from the examples."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.loader import merge
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.config.validation import validate
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS, GLUE_TASKS, read_glue
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
@@ -27,16 +27,16 @@ class TaskToTrain:
         train, evaluated, test: the training split, the dev set (of MNLI both) by name, and the examples of
             `data.test_file` or None.
         config: the settings, without those that follow from the number of training rows.
+        config_for: all settings for a number of training rows.
         given: the user's settings, with the name of this task and the path of the encoder.
-        source: the name of the user's settings, for messages.
     """
 
     train: Examples
     evaluated: Mapping[str, Examples]
     test: Examples | None
     config: FinetuningConfig
+    config_for: Callable[[int], FinetuningConfig]
     given: dict[str, Any]
-    source: str
 
 
 def read_task(
@@ -56,20 +56,18 @@ def read_task(
     Raises: UserError: the task is unknown, a setting contradicts it; a file is missing, useless or cannot be read.
     """
     facts, benchmark = task_facts(name, values, source), BENCHMARKS.get(name)
-    config = resolve(
-        values,
-        source,
+    resolved = functools.partial(
+        resolve,
+        source=source,
         name=name,
         task=facts,
         encoder=encoder,
         init_from=init_from,
         num_epochs=benchmark.num_epochs if benchmark else 3.0,
         max_seq_length=benchmark.max_seq_length if benchmark else 128,
-        num_rows=None,
     )
-    given = merge(values, {"name": name, "init_from": init_from})
-    data, kind, test = config.data, KINDS[config.task.kind], None
-    data_dir = data.data_dir or ""
+    config = resolved(values, num_rows=None)
+    data, kind = config.data, KINDS[config.task.kind]
     if benchmark is None and data.data_dir is not None:
         benchmark = GLUE_TASKS.get(kind.glue_task or "")
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
@@ -83,20 +81,25 @@ def read_task(
             needed = "is needed" if benchmark is None or is_glue else "or data_dir is needed"
             state = needed if value is None else "has no effect"
             raise UserError(f"{setting} {state} with task={name}{' and data_dir' * has_folder}; see docs/finetuning.md")
-    if benchmark is not None and is_glue:
-        evaluated = {split: read_glue(benchmark, data_dir, split).labelled() for split in benchmark.files}
-        train = evaluated.pop("train")
-        config = _with_derived_settings(config, given, train)
-    else:
-        for split in ("train", "validation"):
-            files[split] = benchmark.find(data_dir, split) if benchmark and files[split] is None else files[split]
-        train = kind.read(files["train"], config).labelled()
-        config = _with_derived_settings(config, given, train)
-        evaluated = {"validation": kind.read(files["validation"], config).labelled()}
-        if files["test"] is not None:
-            test = kind.read(files["test"], config)
-            test.labelled()  # one with a label at least
-    return TaskToTrain(train, evaluated, test, config, given, source)
+
+    def read(split: str) -> Examples:
+        if benchmark is not None and is_glue:
+            return read_glue(benchmark, data.data_dir or "", split)
+        file = files[split]
+        if file is None and benchmark is not None:
+            file = benchmark.find(data.data_dir or "", split)
+        return kind.read(file, config)
+
+    train = read("train").labelled()
+    values = merge(values, {"name": name, "init_from": init_from})
+    given = merge(values, {"task": _derived_settings(config, values, train)})
+    config = resolved(given, num_rows=None)
+    splits = benchmark.files if benchmark is not None else _SPLITS[:2]
+    evaluated = {split: read(split).labelled() for split in splits if split != "train"}
+    test = None if files["test"] is None else read("test")
+    if test is not None:
+        test.labelled()  # one with a label at least
+    return TaskToTrain(train, evaluated, test, config, lambda num_rows: resolved(given, num_rows=num_rows), values)
 
 
 def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -124,15 +127,13 @@ def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, A
     return facts
 
 
-def _with_derived_settings(config: FinetuningConfig, given: Mapping[str, Any], train: Examples) -> FinetuningConfig:
-    """The settings with those that follow from the training split. Args: given: the user's."""
+def _derived_settings(config: FinetuningConfig, given: Mapping[str, Any], train: Examples) -> dict[str, Any]:
+    """The settings of the task that follow from the training split. Args: given: the user's."""
     kind, is_benchmark = KINDS[config.task.kind], config.name in BENCHMARKS
     if is_benchmark and not getattr(config.task, "class_weights", ()):
-        return config
+        return {}
     derived, stated = kind.derive(train, config.task), given.get("task") or {}
     if not is_benchmark and kind.glue_task and config.data.data_dir is not None:
         derived["text_columns"] = list(GLUE_TASKS[kind.glue_task].parquet_texts)
     # A given setting stays, but for the weights, which are given by label or as `balanced`.
-    changes = {name: value for name, value in derived.items() if name == "class_weights" or stated.get(name) is None}
-    task = validate(config.task.model_dump() | changes, type(config.task), f"of {train.source}")
-    return config.model_copy(update={"task": task})
+    return {name: value for name, value in derived.items() if name == "class_weights" or stated.get(name) is None}
