@@ -84,9 +84,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
 
     Args:
         path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.parquet`
-            or `.arrow`; with another extension, such as `.jsonl`, one JSON object per line.
-    A `Table` in place of a path is returned.
-
+            or `.arrow`; with another extension, such as `.jsonl`, one JSON object per line. A `Table` is returned.
     Raises: UserError: there is no such file, it cannot be parsed, or it has no rows.
     """
     if isinstance(path, Table):
@@ -125,34 +123,31 @@ def read_separated(
         quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
         strict=True,
     )
-    names, next_line = header or (), 1
-    rows: list[list[str]] = []
-    lines: list[int] = []
+    names, line = header or (), 1
+    rows: dict[int, list[str]] = {}  # by their lines
     wrong: list[str] = []
     try:
         for values in reader:
-            line, next_line = next_line, reader.line_num + 1
-            if not values and len(names) != 1:
-                continue
-            values = values or [""]  # an empty line of a single column
+            if not values and len(names) == 1:
+                values = [""]  # an empty line of a single column
             if not names:
                 names = values
             elif len(values) == len(names):
-                rows.append(values)
-                lines.append(line)
-            elif len(wrong) < max_wrong_rows:
+                rows[line] = values
+            elif values and len(wrong) < max_wrong_rows:
                 wrong.append(str(line))
-            else:
+            elif values:
                 raise UserError(f"{path}:{line} has {len(values)} columns, expected {len(names)}")
+            line = reader.line_num + 1
     except csv.Error:
         raise UserError(
-            f"{path}:{next_line}: a value that begins with a quote does not end at the next one; put the value into "
+            f"{path}:{line}: a value that begins with a quote does not end at the next one; put the value into "
             "quotes and double those inside it, or write .jsonl"
         ) from None
     if wrong:
         shown = ", ".join(wrong)
         logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
-    return Table(path, _by_name(path, names, list(map(list, zip(*rows, strict=True)))), lines)
+    return Table(path, _by_name(path, names, list(map(list, zip(*rows.values(), strict=True)))), list(rows))
 
 
 def _by_name(path: str, names: Sequence[str], columns: Sequence[list[Any]]) -> dict[str, list[Any]]:

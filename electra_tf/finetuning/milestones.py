@@ -37,9 +37,7 @@ def finetune_milestones(
     After each step it writes `scores.json`, and a copy into the run's directory for electra-tf report, unless that has
     the scores of another `output_dir`. Finished steps are not trained again. By default no checkpoints are kept.
 
-    Args:
-        values, source, strategy, options: see `finetune`; `init_from` is the run's directory.
-    Returns: a table for the terminal.
+    Args, Returns: see `finetune`; `init_from` is the run's directory.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
     task, init_from, output_dir = values["name"], values["init_from"], absolute_path(output_dir)

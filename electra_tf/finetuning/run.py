@@ -57,8 +57,8 @@ def finetune(
     summaries = []
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
-        job = prepared_job(task, pretrained, directory, strategy)
-        run_seeds(job, numbers, interruption)
+        job = prepared_job(task, pretrained, directory, strategy, interruption)
+        run_seeds(job, numbers)
         if is_chief(strategy):
             summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])
@@ -76,7 +76,13 @@ def finetune(
     return f"{table(summaries)}\n\nGLUE score (mean of the medians, as in the paper): {average}"
 
 
-def prepared_job(task: TaskToTrain, pretrained: StoredModel, directory: str, strategy: tf.distribute.Strategy) -> Job:
+def prepared_job(
+    task: TaskToTrain,
+    pretrained: StoredModel,
+    directory: str,
+    strategy: tf.distribute.Strategy,
+    interruption: Interruption | None = None,
+) -> Job:
     """Returns a task with its examples as features and all settings."""
     # The features depend on the settings, and the number of steps depends on the features.
     tokenizer = pretrained.tokenizer
@@ -96,7 +102,7 @@ def prepared_job(task: TaskToTrain, pretrained: StoredModel, directory: str, str
     config = config.model_copy(update=changes)
     _require_whole_batches(config, strategy)
     test = None if task.test is None else TaskData(config, tokenizer, None, {"test": task.test})
-    return Job(config, data, pretrained, directory, strategy, test, task.given)
+    return Job(config, data, pretrained, directory, strategy, test, task.given, interruption or Interruption())
 
 
 def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Strategy) -> None:

@@ -31,6 +31,8 @@ from electra_tf.weights.stored_model import StoredModel
 
 logger = logging.getLogger(__name__)
 
+Loop = DeviceLoop[FinetuningTask]
+
 
 @dataclass(frozen=True)
 class Job:
@@ -41,7 +43,8 @@ class Job:
         pretrained: the model whose encoder each seed starts from, `finished`.
         output_dir: the directory in which each seed gets a directory `seed_N/`.
         test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
-        given: the user's settings; None: those that `config` was made from.
+        given: the user's settings.
+        interruption: ends the training, or an evaluation.
     """
 
     config: FinetuningConfig
@@ -49,8 +52,9 @@ class Job:
     pretrained: StoredModel
     output_dir: str
     strategy: tf.distribute.Strategy
-    test: TaskData | None = None
-    given: dict[str, Any] | None = None
+    test: TaskData | None
+    given: dict[str, Any]
+    interruption: Interruption
 
     def directory(self, seed: int) -> RunDirectory:
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="output_dir")
@@ -66,7 +70,7 @@ class Job:
         return FinetuningStage(self.config_of(seed), data, self.pretrained.tokenizer, self.strategy)
 
 
-def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
+def run_seeds(job: Job, seeds: tuple[int, ...]) -> None:
     """Fine-tunes each seed that is not done yet, one after another. `results_of` reads the results.
 
     A killed seed continues from its checkpoint and gives the same result as an uninterrupted one. A seed that was done
@@ -75,7 +79,6 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
     Raises: UserError: a directory holds another task, other settings or the scores of another test file, or no
         checkpoint to score. Interrupted, TrainingStopped: see `train`.
     """
-    interruption = interruption or Interruption()
     for seed in _started_seeds(job):
         directory = job.directory(seed)
         directory.require_same_run(job.config_of(seed))
@@ -90,22 +93,22 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
             )
     for seed, result in finished.items():
         if job.test is not None and "test" not in result:
-            _score_finished(job, job.test, seed, result, interruption)
+            _score_finished(job, job.test, seed, result)
     unfinished = [seed for seed in dict.fromkeys(seeds) if seed not in finished]
     if not unfinished:
         return
     with job.strategy.scope():  # all seeds share the task, so a step is traced once
         loop = DeviceLoop(compile_task(build_finetuning_task(job.config)), job.strategy)
     for seed in unfinished:
-        stage, given = job.stage(seed, job.data), job.given and merge(job.given, {"train": {"seed": seed}})
-        run = Run(job.config_of(seed), job.directory(seed), job.strategy, given)
+        stage, given = job.stage(seed, job.data), merge(job.given, {"train": {"seed": seed}})
+        run = Run(stage.config, job.directory(seed), job.strategy, given)
         logger.info("%s, seed %d", job.config.name, seed)
         line = _reset(loop, job, seed)
         if seed == unfinished[0]:
             logger.info(line)
         with run.opened([stage]):
-            evaluation = train(run, loop, [stage], interruption=interruption)
-        _finish(job, loop, stage, evaluation.predictions, interruption)
+            evaluation = train(run, loop, [stage], interruption=job.interruption)
+        _finish(job, loop, stage, evaluation.predictions)
 
 
 def results_of(job: Job) -> dict[int, dict[str, Any]]:
@@ -119,7 +122,7 @@ def _started_seeds(job: Job) -> list[int]:
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
-def _reset(loop: DeviceLoop[FinetuningTask], job: Job, seed: int) -> str:
+def _reset(loop: Loop, job: Job, seed: int) -> str:
     """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
     task = loop.task
     with tf.device("CPU:0"):
@@ -138,13 +141,7 @@ def _reset(loop: DeviceLoop[FinetuningTask], job: Job, seed: int) -> str:
     return line
 
 
-def _finish(
-    job: Job,
-    loop: DeviceLoop[FinetuningTask],
-    stage: FinetuningStage,
-    evaluated: Predictions | None,
-    interruption: Interruption,
-) -> None:
+def _finish(job: Job, loop: Loop, stage: FinetuningStage, evaluated: Predictions | None) -> None:
     """Writes the result of a trained seed. Args: evaluated: by its last weights; None if an earlier process did it."""
     seed, step = stage.config.train.seed, loop.task.completed_steps
     directory = job.directory(seed)
@@ -155,8 +152,8 @@ def _finish(
             restore_strictly(tf.train.Checkpoint(task=loop.task), best)
             step, evaluated = step_of(best), None
     if evaluated is None:
-        evaluated = _evaluated(loop, stage, interruption)
-    test = None if job.test is None else _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
+        evaluated = _evaluated(job, loop, stage)
+    test = None if job.test is None else _evaluated(job, loop, job.stage(seed, job.test), evaluated.task)
     if not is_chief(job.strategy):
         return
     result = {"seed": seed, "step": step, **job.data.notes, "metrics": _written_scores(directory, evaluated)}
@@ -175,12 +172,10 @@ def _finish(
         remove(directory.checkpoints)
 
 
-def _evaluated(
-    loop: DeviceLoop[FinetuningTask], stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
-) -> Predictions:
+def _evaluated(job: Job, loop: Loop, stage: FinetuningStage, task: TaskConfig | None = None) -> Predictions:
     evaluation = loop.evaluate(stage)
     if evaluation is None:
-        raise interruption.interrupted()
+        raise job.interruption.interrupted()
     return stage.scored(evaluation, task).predictions
 
 
@@ -200,7 +195,7 @@ def _write_result(job: Job, seed: int, result: dict[str, Any], test: Predictions
     write_atomically(job.result_file(seed), json.dumps(result, indent=1, allow_nan=False).encode())
 
 
-def _score_finished(job: Job, data: TaskData, seed: int, result: dict[str, Any], interruption: Interruption) -> None:
+def _score_finished(job: Job, test: TaskData, seed: int, result: dict[str, Any]) -> None:
     """Scores the test file with the kept checkpoint of a finished seed. Raises: UserError: it was not kept."""
     with job.strategy.scope():
         model = load_trained(job.directory(seed).path, flag="output_dir").finished()
@@ -212,7 +207,6 @@ def _score_finished(job: Job, data: TaskData, seed: int, result: dict[str, Any],
         )
     assert isinstance(task, FinetuningTask)
     logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
-    loop = DeviceLoop(task, job.strategy)
-    evaluated = _evaluated(loop, job.stage(seed, data), interruption, task.config.task)
+    evaluated = _evaluated(job, DeviceLoop(task, job.strategy), job.stage(seed, test), task.config.task)
     if is_chief(job.strategy):
         _write_result(job, seed, result, evaluated)

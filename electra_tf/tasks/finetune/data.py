@@ -63,11 +63,10 @@ class TaskData:
             for name, examples in evaluated.items()
         ]
         self.evaluation = _joined([split.encoded.features for split in self.splits])
-        self.metric_names = [*_with_suffixes(dict.fromkeys(self.kind.metric_names(split)) for split in self.splits)]
+        names = [*_with_suffixes(dict.fromkeys(self.kind.metric_names(split)) for split in self.splits)]
+        self.metric_names = (*names, "loss") if self.kind.has_loss else tuple(names)
         benchmark = BENCHMARKS.get(config.name)
-        self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or self.metric_names[0]
-        if self.kind.has_loss:
-            self.metric_names.append("loss")
+        self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0]
         self.source = (train or self.splits[0].examples).source
         self.notes = self.splits[0].encoded.notes
 
@@ -107,47 +106,35 @@ class TaskData:
 
 
 class Predictions:
-    """The predictions for evaluated splits and their scores, each computed once.
+    """The predictions for evaluated splits and their scores.
 
     Args:
         outputs: the model's, a row for each row of the splits' features, one split after the other.
     """
 
     def __init__(self, kind: Kind, splits: list[Split], outputs: Outputs):
-        self._kind, self._splits, self._outputs = kind, splits, outputs
-
-    @cached_property
-    def _predicted(self) -> list[tuple[Split, Any]]:
-        predicted, first = [], 0
-        for split in self._splits:
+        self._kind, self._outputs, first = kind, outputs, 0
+        self._predicted: list[tuple[Split, Any]] = []
+        self._scored: list[tuple[Split, Any]] = []  # for the examples that have a label
+        for split in splits:
             rows = slice(first, first := first + split.encoded.features.num_rows)
-            outputs = {name: values[rows] for name, values in self._outputs.items()}
-            predicted.append((split, self._kind.predict(split, outputs)))
-        return predicted
-
-    @cached_property
-    def _loss(self) -> dict[str, float]:
-        if not self._kind.has_loss:
-            return {}
-        index_of = [(split.encoded.features.example_index, split.examples.unlabelled) for split in self._splits]
-        is_scored = np.concatenate([~np.isin(*each) for each in index_of])
-        return {"loss": float(np.mean(self._outputs["loss"][is_scored], dtype=np.float64))}
-
-    @cached_property
-    def _scored(self) -> list[tuple[Split, Any]]:
-        """The predictions for the examples that have a label."""
-        scored = []
-        for split, predictions in self._predicted:
+            predictions = kind.predict(split, {name: values[rows] for name, values in outputs.items()})
+            self._predicted.append((split, predictions))
             if unlabelled := split.examples.unlabelled:
                 split = replace(split, examples=split.examples.labelled())
                 predictions = tf.nest.map_structure(lambda of, rows=unlabelled: np.delete(of, rows, 0), predictions)
-            scored.append((split, predictions))
-        return scored
+            self._scored.append((split, predictions))
 
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of the splits, in the order of `TaskData.metric_names`."""
-        return _with_suffixes(self._kind.scores(*each) for each in self._scored) | self._loss
+        metrics = _with_suffixes(self._kind.scores(*each) for each in self._scored)
+        if self._kind.has_loss:
+            splits = [split for split, _ in self._predicted]
+            index_of = [(split.encoded.features.example_index, split.examples.unlabelled) for split in splits]
+            is_scored = np.concatenate([~np.isin(*each) for each in index_of])
+            metrics["loss"] = float(np.mean(self._outputs["loss"][is_scored], dtype=np.float64))
+        return metrics
 
     @cached_property
     def reports(self) -> dict[str, Report]:
@@ -163,7 +150,7 @@ class Predictions:
     @property
     def task(self) -> TaskConfig:
         """The settings of the task, with those that these splits choose for other text."""
-        return self._kind.with_chosen(self._splits[0].task, self.metrics)
+        return self._kind.with_chosen(self._predicted[0][0].task, self.metrics)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -194,12 +181,12 @@ def _joined(parts: list[Features]) -> Features:
     if len(parts) == 1:
         return parts[0]
     assert all(part.choice_splits is None and not part.token_targets for part in parts)
-    tokens = np.cumsum([0, *(part.row_splits[-1] for part in parts)])
+    lengths = np.concatenate([np.diff(part.row_splits) for part in parts])
     examples = np.cumsum([0, *(part.example_index[-1] + 1 for part in parts)])
     return Features(
         np.concatenate([part.input_ids for part in parts]),
         np.concatenate([part.segment_ids for part in parts]),
-        np.concatenate([[0], *(part.row_splits[1:] + first for part, first in zip(parts, tokens, strict=False))]),
+        np.concatenate([[0], np.cumsum(lengths)]),
         np.concatenate(
             [part.example_index + first for part, first in zip(parts, examples, strict=False)], dtype=np.int32
         ),

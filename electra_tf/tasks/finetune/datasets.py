@@ -16,7 +16,7 @@ from electra_tf.tasks.finetune.kinds import KINDS
 
 _SPLITS = ("train", "validation", "test")
 _OWN_KINDS = tuple(name for name, kind in KINDS.items() if kind.is_for_own_data)
-TASKS = (*(name for name, benchmark in BENCHMARKS.items() if "train" in benchmark.files), *_OWN_KINDS)
+TASKS = (*BENCHMARKS, *_OWN_KINDS)
 
 
 @dataclass(frozen=True)
@@ -103,28 +103,22 @@ def read_task(
 
 
 def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Returns the settings of the group `task` that follow from the task's name.
+    """Returns the settings of the group `task` that follow from the task's name. Args: see `read_task`.
 
-    Args:
-        values, source: the user's settings and their name in messages.
     Raises: UserError: the task is unknown, or a setting contradicts it.
     """
     if name not in TASKS:
         raise UserError(f"task={name} is unknown{did_you_mean(name, (*TASKS, 'glue'))}")
-    facts: dict[str, Any] = {"kind": name}
-    if name in BENCHMARKS:
-        facts = BENCHMARKS[name].settings
-    elif KINDS[name].text_columns:
-        facts["text_columns"] = list(KINDS[name].text_columns)
-    given = values.get("task")
-    fixed = facts if name in BENCHMARKS else {"kind": name}
+    given, benchmark = values.get("task"), BENCHMARKS.get(name)
+    fixed = benchmark.settings if benchmark else {"kind": name}
     for setting, value in given.items() if isinstance(given, dict) else ():
         if setting in fixed and (list(value) if isinstance(value, tuple) else value) != fixed[setting]:
             raise UserError(
                 f"config {source}: task.{setting} is {value!r}, but with task={name} it is {fixed[setting]!r}; "
                 "remove the setting"
             )
-    return facts
+    columns = () if benchmark else KINDS[name].text_columns
+    return {**fixed, "text_columns": list(columns)} if columns else fixed
 
 
 def _derived_settings(config: FinetuningConfig, given: Mapping[str, Any], train: Examples) -> dict[str, Any]:

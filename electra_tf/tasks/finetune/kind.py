@@ -28,7 +28,6 @@ class EncodedExamples:
     """Examples as model input.
 
     Attributes:
-        features: the rows.
         num_truncated: the number of examples that lost tokens because they were too long.
         gold: what the examples are scored by beside the targets in `features`, with a fixed `repr`; None for nothing.
         windows: of question answering, the places of the rows in their contexts.
@@ -44,20 +43,15 @@ class EncodedExamples:
 
 @dataclass(frozen=True)
 class Split:
-    """An evaluated split.
-
-    Attributes:
-        config: the settings of the run; `config.task` has those that the dev set chose.
-    """
+    """An evaluated split."""
 
     name: str
     examples: Examples
     encoded: EncodedExamples
-    config: FinetuningRunConfig
+    config: FinetuningRunConfig  # its `task` has the settings that the dev set chose
 
     @property
     def task(self) -> Any:
-        """The settings of the task."""
         return self.config.task
 
 
@@ -67,9 +61,6 @@ class Kind(ABC):
     Attributes:
         name: in `--task`, and in the setting `task.kind`.
         settings: the class of the group `task`.
-        model: the encoder with its head, and the loss.
-        served: the functions of its SavedModel.
-        transformers: its head as one of transformers' classes.
         is_for_own_data: whether `--task` takes its name; else only the names of its benchmarks.
         text_columns: the setting for own data, where none is given.
         glue_task: the task of GLUE that `--data_dir` means.

@@ -46,7 +46,6 @@ def summarize(
 
 
 def write_summary(directory: str, summary: Mapping[str, Any]) -> None:
-    """Writes `summary.json` into a directory."""
     write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1, allow_nan=False).encode())
 
 
@@ -60,9 +59,6 @@ def seed_scores(summary: Mapping[str, Any]) -> dict[int, float]:
     """Returns the primary metric by seed; for `glue`, the mean over the tasks; NaN if a value is missing.
 
     A seed that only some of the tasks have, because an earlier command was interrupted, is left out.
-
-    Args:
-        summary: the content of a summary.json.
     """
     tasks = summary.get("tasks", [summary])
     by_seed: dict[int, list[float]] = {}
@@ -83,7 +79,6 @@ def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost) -
 
     Args:
         scores: by pre-training step, then by fine-tuning seed; NaN for a missing value.
-        cost: the cost of the pre-training run.
     Returns: for each step its FLOPs in both conventions; median and range over the seeds, None if a seed has no value;
         and each seed's score.
     """
