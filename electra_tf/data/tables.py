@@ -20,19 +20,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file.
+    """The columns of a file."""
 
-    Attributes:
-        source: the file's path.
-        columns: by name, the values of each column: text from CSV and TSV, any value from other formats; None if a
-            value is missing.
-        rows: the line at which each row begins in the file, counted from 1; of other formats than text its number.
-        class_names: by column, the names of the integer labels, which the `datasets` library stores beside them.
-    """
-
-    source: str
-    columns: Mapping[str, list[Any]]
-    rows: Sequence[int]
+    source: str  # the file's path
+    columns: Mapping[str, list[Any]]  # by name: text from CSV and TSV, any value from other formats; None: missing
+    rows: Sequence[int]  # the line at which each row begins, counted from 1; of other formats than text its number
+    # By column, the names of the integer labels, which the `datasets` library stores beside them.
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -46,7 +39,7 @@ class Table:
     __str__ = __fspath__
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column. Raises: UserError: the file has no such column."""
+        """Raises: UserError: the file has no such column."""
         if name not in self.columns:
             raise UserError(f"{self.source} has no column {name!r}{did_you_mean(name, self.columns)}")
         return self.columns[name]
@@ -67,7 +60,7 @@ class Table:
         return [named(value, row) for row, value in enumerate(values)] if names else values
 
     def texts(self, name: str) -> list[str]:
-        """The values of a column of strings. Raises: UserError: there is no such column, or it has other values."""
+        """The values of a column of strings. Raises: UserError: it has other values, or there is none."""
         values = self.column(name)
         for row, value in enumerate(values):
             if not isinstance(value, str):
@@ -243,7 +236,7 @@ def tsv(rows: Iterable[Sequence[Any]]) -> bytes:
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Texts as a Markdown table, which is aligned in a terminal too: columns of numbers flush right, others flush left.
 
-    Returns: the lines, without a line break at their end.
+    The last line has no line break.
     """
     cells = [[text.replace("|", "\\|") for text in row] for row in (headings, *rows)]
     formats, rules = [], []

@@ -37,7 +37,7 @@ def finetune(
     """Fine-tunes a task, or for `glue` the paper's eight tasks, and writes summary.json.
 
     Args:
-        values, source: the settings, `name` among them, and their source for messages.
+        values, source: the user's settings, `name` among them, and their name in messages.
         seeds: one fine-tuning for each; None: `train.seed`.
         tables: data in memory, see `read_task`.
     Returns: a table for the terminal; "" in workers other than the chief.
@@ -50,15 +50,15 @@ def finetune(
     earlier = "glue" if "tasks" in summary else summary.get("task", name)
     if earlier != name:
         raise UserError(f"output_dir={output_dir} has the results of task={earlier}; give {name} a new directory")
-    trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds") for seed in seeds or ()]
+    for seed in seeds or ():
+        validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds")
     encoder = pretrained.encoder, pretrained.origin
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
-    numbers = tuple(each.seed for each in trains or [tasks[0].config.train])
     summaries = []
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
         job = prepared_job(task, pretrained, directory, strategy, interruption)
-        run_seeds(job, numbers)
+        run_seeds(job, seeds or [job.config.train.seed])
         if is_chief(strategy):
             summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,25 +37,16 @@ Loop = DeviceLoop[FinetuningTask]
 
 @dataclass(frozen=True)
 class Job:
-    """A task to fine-tune with several seeds.
+    """A task to fine-tune with several seeds."""
 
-    Attributes:
-        config: the configuration of all seeds, except for `train.seed`.
-        pretrained: the model whose encoder each seed starts from, `finished`.
-        output_dir: the directory in which each seed gets a directory `seed_N/`.
-        test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
-        given: the user's settings.
-        interruption: ends the training, or an evaluation.
-    """
-
-    config: FinetuningConfig
+    config: FinetuningConfig  # of all seeds, except for `train.seed`
     data: TaskData
-    pretrained: StoredModel
-    output_dir: str
+    pretrained: StoredModel  # whose encoder each seed starts from, `finished`
+    output_dir: str  # in which each seed gets a directory `seed_N/`
     strategy: tf.distribute.Strategy
-    test: TaskData | None
-    given: dict[str, Any]
-    interruption: Interruption
+    test: TaskData | None  # the examples of `--test_file`, which each seed's kept model scores once
+    given: dict[str, Any]  # the user's settings
+    interruption: Interruption  # ends a training or an evaluation
 
     def directory(self, seed: int) -> RunDirectory:
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="output_dir")
@@ -70,7 +62,7 @@ class Job:
         return FinetuningStage(self.config_of(seed), data, self.pretrained.tokenizer, self.strategy)
 
 
-def run_seeds(job: Job, seeds: tuple[int, ...]) -> None:
+def run_seeds(job: Job, seeds: Sequence[int]) -> None:
     """Fine-tunes each seed that is not done yet, one after another. `results_of` reads the results.
 
     A killed seed continues from its checkpoint and gives the same result as an uninterrupted one. A seed that was done
@@ -176,7 +168,7 @@ def _evaluated(job: Job, loop: Loop, stage: FinetuningStage, task: TaskConfig | 
     evaluation = loop.evaluate(stage)
     if evaluation is None:
         raise job.interruption.interrupted()
-    return stage.scored(evaluation, task).predictions
+    return stage.data.evaluated(stage.in_row_order(evaluation.outputs), task)
 
 
 def _written_scores(directory: RunDirectory, evaluated: Predictions) -> dict[str, float | None]:

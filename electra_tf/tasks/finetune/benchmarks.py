@@ -36,40 +36,26 @@ _COLA_HEADER = ("source", "label", "mark", "sentence")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A published task.
-
-    Attributes:
-        files: for each split, as nyu-mll/glue names it, the possible names of its file, for GLUE that of its TSV file.
-        metrics: the metrics that the leaderboard and Hugging Face report; of SQuAD the official script's.
-        paper_metric: the metric that the paper reports.
-        num_epochs, max_seq_length: as in the authors' code.
-        folders: possible names of the folder with the files: the official name, the authors', and others in use.
-        text_columns, label_column: columns of the TSV files.
-        labels: named and ordered as in the parquet files; empty for regression.
-        tsv_labels: their names in the TSV files.
-        parquet_texts: the text columns of the parquet files, whose labels are in `label`.
-        smallest, largest: the range of the labels of a regression.
-        unordered: True if the order of the two texts has no meaning, so that training uses both orders.
-        version_2: of SQuAD, whether some questions have no answer; None for GLUE.
-    """
+    """A published task. Numbers of epochs and lengths are those of the authors' code."""
 
     name: str
-    folders: tuple[str, ...] = ("",)
+    folders: tuple[str, ...] = ("",)  # possible names: the official one, the authors', and others in use
     kind: str = "classification"
+    # For each split, as nyu-mll/glue names it, the possible names of its file, for GLUE that of its TSV file.
     files: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _FILES)
-    metrics: tuple[str, ...] = ("accuracy",)
+    metrics: tuple[str, ...] = ("accuracy",)  # that the leaderboard and Hugging Face report; not of SQuAD
     paper_metric: str = "accuracy"
     num_epochs: float = 3
     max_seq_length: int = 128
-    text_columns: tuple[str, ...] = _SENTENCES
-    label_column: str = "label"
-    labels: tuple[str, ...] = ()
-    tsv_labels: tuple[str, ...] = _BINARY
-    parquet_texts: tuple[str, ...] = _SENTENCES
-    smallest: float = 0.0
+    text_columns: tuple[str, ...] = _SENTENCES  # of the TSV files
+    label_column: str = "label"  # of the TSV files
+    labels: tuple[str, ...] = ()  # named and ordered as in the parquet files; empty for regression
+    tsv_labels: tuple[str, ...] = _BINARY  # their names in the TSV files
+    parquet_texts: tuple[str, ...] = _SENTENCES  # the text columns of the parquet files, whose labels are in `label`
+    smallest: float = 0.0  # of the labels of a regression
     largest: float = 1.0
-    unordered: bool = False
-    version_2: bool | None = None
+    unordered: bool = False  # the order of the two texts has no meaning, so that training uses both orders
+    version_2: bool | None = None  # of SQuAD, whether some questions have no answer; None for GLUE
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -42,8 +42,7 @@ class TaskData:
             split have names that end in `_mm`, as Hugging Face names those of MNLI.
 
     Attributes:
-        train: the features of the training split; None without one.
-        splits, evaluation: the evaluated splits, and their features, concatenated.
+        train, evaluation: the features of the training split, and those of the evaluated `splits`, concatenated.
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
         notes: how the evaluated splits are scored, see `EncodedExamples`.
@@ -108,8 +107,7 @@ class TaskData:
 class Predictions:
     """The predictions for evaluated splits and their scores.
 
-    Args:
-        outputs: the model's, a row for each row of the splits' features, one split after the other.
+    Args: outputs: the model's, a row for each row of the splits' features, one split after the other.
     """
 
     def __init__(self, kind: Kind, splits: list[Split], outputs: Outputs):
@@ -195,12 +193,7 @@ def _joined(parts: list[Features]) -> Features:
 
 
 class FinetuningStage(Stage):
-    """The batches of one seed.
-
-    Args:
-        tokenizer: written into the run's directory, see `Stage`.
-        strategy: where the batches are computed: it decides how many lengths they may have.
-    """
+    """The batches of one seed. Args: strategy: decides how many lengths they may have."""
 
     name, first_step = "", 0
 
@@ -239,12 +232,9 @@ class FinetuningStage(Stage):
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return padded_batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
 
-    def scored(self, evaluation: Evaluation, task: TaskConfig | None = None) -> Evaluation:
-        """The evaluation with predictions in place of the outputs, and their metrics.
-
-        Args: task: see `Predictions.task`; None: as given.
-        """
-        predictions = self.data.evaluated(self.in_row_order(evaluation.outputs), task)
+    def scored(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with predictions in place of the outputs, and their metrics."""
+        predictions = self.data.evaluated(self.in_row_order(evaluation.outputs))
         return Evaluation(predictions.metrics, predictions=predictions)
 
     def in_row_order(self, outputs: Mapping[str, list[npt.NDArray[Any]]]) -> Outputs:

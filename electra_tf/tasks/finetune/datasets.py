@@ -14,29 +14,19 @@ from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS
 
-_SPLITS = ("train", "validation", "test")
-_OWN_KINDS = tuple(name for name, kind in KINDS.items() if kind.is_for_own_data)
-TASKS = (*BENCHMARKS, *_OWN_KINDS)
+TASKS = (*BENCHMARKS, *(name for name, kind in KINDS.items() if kind.is_for_own_data))
 
 
 @dataclass(frozen=True)
 class TaskToTrain:
-    """The examples of a task, and its settings.
-
-    Attributes:
-        train, evaluated, test: the training split, the dev set (of MNLI both) by name, and the examples of
-            `data.test_file` or None.
-        config: the settings, without those that follow from the number of training rows.
-        config_for: all settings for a number of training rows.
-        given: the user's settings, with the name of this task and the path of the encoder.
-    """
+    """The examples of a task, and its settings."""
 
     train: Examples
-    evaluated: Mapping[str, Examples]
-    test: Examples | None
-    config: FinetuningConfig
-    config_for: Callable[[int], FinetuningConfig]
-    given: dict[str, Any]
+    evaluated: Mapping[str, Examples]  # the dev set by name; MNLI has two
+    test: Examples | None  # of `data.test_file`
+    config: FinetuningConfig  # without what follows from the number of training rows
+    config_for: Callable[[int], FinetuningConfig]  # all settings for that number
+    given: dict[str, Any]  # the user's settings, with the name of this task and the path of the encoder
 
 
 def read_task(
@@ -50,8 +40,7 @@ def read_task(
     """Reads the examples of a task, and completes its settings by them.
 
     Args:
-        name, values, source: the task, the user's settings and their name in messages.
-        encoder, init_from: the sizes of the encoder and its path.
+        values, source, encoder, init_from: see `resolve`.
         tables: data in memory, in place of the files of the splits `train`, `validation` and `test`.
     Raises: UserError: the task is unknown, a setting contradicts it; a file is missing, useless or cannot be read.
     """
@@ -71,7 +60,9 @@ def read_task(
     if benchmark is None and data.data_dir is not None:
         benchmark = GLUE_TASKS.get(kind.glue_task or "")
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
-    files = {split: (tables or {}).get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
+    files = {
+        split: (tables or {}).get(split, getattr(data, f"{split}_file")) for split in ("train", "validation", "test")
+    }
     has_folder = data.data_dir is not None
     sources = {"data_dir": data.data_dir} | {f"{split}_file": file for split, file in files.items()}
     for setting, value in sources.items():
@@ -82,7 +73,7 @@ def read_task(
             state = needed if value is None else "has no effect"
             raise UserError(f"{setting} {state} with task={name}{' and data_dir' * has_folder}; see docs/finetuning.md")
 
-    def read(split: str) -> Examples:
+    def read(split: str, config: FinetuningConfig) -> Examples:
         if benchmark is not None and is_glue:
             return read_glue(benchmark, data.data_dir or "", split)
         file = files[split]
@@ -90,16 +81,16 @@ def read_task(
             file = benchmark.find(data.data_dir or "", split)
         return kind.read(file, config)
 
-    train = read("train").labelled()
-    values = merge(values, {"name": name, "init_from": init_from})
-    given = merge(values, {"task": _derived_settings(config, values, train)})
-    config = resolved(given, num_rows=None)
-    splits = benchmark.files if benchmark is not None else _SPLITS[:2]
-    evaluated = {split: read(split).labelled() for split in splits if split != "train"}
-    test = None if files["test"] is None else read("test")
+    train = read("train", config).labelled()
+    given = merge(values, {"name": name, "init_from": init_from})
+    settings = merge(given, {"task": _derived_settings(config, given, train)})
+    config = resolved(settings, num_rows=None)
+    splits = benchmark.files if benchmark is not None else ("train", "validation")
+    evaluated = {split: read(split, config).labelled() for split in splits if split != "train"}
+    test = None if files["test"] is None else read("test", config)
     if test is not None:
         test.labelled()  # one with a label at least
-    return TaskToTrain(train, evaluated, test, config, lambda num_rows: resolved(given, num_rows=num_rows), values)
+    return TaskToTrain(train, evaluated, test, config, lambda num_rows: resolved(settings, num_rows=num_rows), given)
 
 
 def task_facts(name: str, values: Mapping[str, Any], source: str) -> dict[str, Any]:

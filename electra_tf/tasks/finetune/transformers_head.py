@@ -62,22 +62,14 @@ class FoundHead:
 
 
 class TransformersHead(ABC):
-    """How the head of a kind is written as one of transformers' classes, and read.
+    """How the head of a kind is written as one of transformers' classes, and read."""
 
-    Attributes:
-        ending: of the names of the classes, after the family's.
-        description, pipeline: what a model of the class is, for its card, and transformers' pipeline for it.
-        layers: of the class of each family; empty if transformers has no class.
-        electra_linear: of ELECTRA's class for a head `linear`, where they are others.
-        noted: the settings of the task that config.json has no entry for.
-    """
-
-    ending: str
-    description: str
-    pipeline: str
-    layers: Mapping[str, Layers]
-    electra_linear: Layers = {}
-    noted: tuple[str, ...] = ()
+    ending: str  # of the names of the classes, after the family's
+    description: str  # what a model of the class is, for its card
+    pipeline: str  # transformers' name for it
+    layers: Mapping[str, Layers]  # of the class of each family; empty if transformers has no class
+    electra_linear: Layers = {}  # of ELECTRA's class for a head `linear`, where they are others
+    noted: tuple[str, ...] = ()  # the settings of the task that config.json has no entry for
 
     @abstractmethod
     def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
