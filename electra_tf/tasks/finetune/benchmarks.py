@@ -159,8 +159,7 @@ def read_glue_texts(
 def _glue_table(task: Benchmark, path: DataFile, max_wrong_rows: int = 0) -> tuple[Table, tuple[str, ...], str]:
     if isinstance(path, Table) or os.fspath(path).lower().endswith(".parquet"):
         table = read_table(path)
-        class_names = {**({"label": task.labels} if task.labels else {}), **table.class_names}
-        return replace(table, class_names=class_names), task.parquet_texts, "label"
+        return replace(table, class_names={"label": task.labels, **table.class_names}), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header
         first = read_existing(path).partition(b"\n")[0].split(b"\t")
