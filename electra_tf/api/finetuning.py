@@ -233,5 +233,4 @@ def predict(
         with devices.scope():
             model = load_trained(model_dir, flag="model_dir").finished()
         columns = None if text_columns is None else tuple(text_columns)
-        files = os.fspath(input_file), os.fspath(output_file)
-        return predict_file(model, *files, columns, devices, label_column)
+        return predict_file(model, os.fspath(input_file), os.fspath(output_file), columns, devices, label_column)

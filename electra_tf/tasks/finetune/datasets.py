@@ -14,6 +14,7 @@ from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS
 
+_SPLITS = ("train", "validation", "test")
 TASKS = (*BENCHMARKS, *(name for name, kind in KINDS.items() if kind.is_for_own_data))
 
 
@@ -60,12 +61,9 @@ def read_task(
     if benchmark is None and data.data_dir is not None:
         benchmark = GLUE_TASKS.get(kind.glue_task or "")
     is_glue = benchmark is not None and benchmark.name in GLUE_TASKS
-    files = {
-        split: (tables or {}).get(split, getattr(data, f"{split}_file")) for split in ("train", "validation", "test")
-    }
+    files = {f"{split}_file": (tables or {}).get(split, getattr(data, f"{split}_file")) for split in _SPLITS}
     has_folder = data.data_dir is not None
-    sources = {"data_dir": data.data_dir} | {f"{split}_file": file for split, file in files.items()}
-    for setting, value in sources.items():
+    for setting, value in {"data_dir": data.data_dir, **files}.items():
         is_read = benchmark is not None if setting == "data_dir" else not is_glue
         is_needed = is_glue if setting == "data_dir" else not (is_glue or has_folder or setting == "test_file")
         if is_needed if value is None else not is_read:
@@ -76,7 +74,7 @@ def read_task(
     def read(split: str, config: FinetuningConfig) -> Examples:
         if benchmark is not None and is_glue:
             return read_glue(benchmark, data.data_dir or "", split)
-        file = files[split]
+        file = files[f"{split}_file"]
         if file is None and benchmark is not None:
             file = benchmark.find(data.data_dir or "", split)
         return kind.read(file, config)
@@ -85,9 +83,9 @@ def read_task(
     given = merge(values, {"name": name, "init_from": init_from})
     settings = merge(given, {"task": _derived_settings(config, given, train)})
     config = resolved(settings, num_rows=None)
-    splits = benchmark.files if benchmark is not None else ("train", "validation")
+    splits = benchmark.files if benchmark is not None else _SPLITS[:2]
     evaluated = {split: read(split, config).labelled() for split in splits if split != "train"}
-    test = None if files["test"] is None else read("test", config)
+    test = None if files["test_file"] is None else read("test", config)
     if test is not None:
         test.labelled()  # one with a label at least
     return TaskToTrain(train, evaluated, test, config, lambda num_rows: resolved(settings, num_rows=num_rows), given)
