@@ -161,31 +161,29 @@ def finetune(
         "task.stride": stride,
         "task.class_weights": class_weights,
     }
+    given = {name: value for name, value in given.items() if value is not None}
     tables = {}
     for split, data in (("train", train), ("validation", validation), ("test", test)):
         if isinstance(data, str | os.PathLike):
             given[f"data.{split}_file"] = os.fspath(data)
         elif data is not None:
-            tables[split] = as_table(data, given["task.text_columns"] or ("text",), split)
-    given = {name: value for name, value in given.items() if value is not None}
-    given |= {f"data.{split}_file": None for split in tables}  # not those of `config`
+            tables[split] = as_table(data, given.get("task.text_columns") or ("text",), split)
+            given[f"data.{split}_file"] = None  # not that of `config`
     values, source = read_values(config, [*overrides_of(given), *overrides_of(settings)], kind="finetune")
     if missing := [name for name, setting in (("task", "name"), ("init_from", "init_from")) if not values.get(setting)]:
         raise UserError(f"{' and '.join(missing)} missing; give it, or a config that has it")
     output_dir = os.fspath(output_dir)
     numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's
-    shares_cores = _splits_batches(values)
     with (
-        started_strategy(strategy, tpu, logical_cpu_devices, shares_cores) as devices,
+        started_strategy(strategy, tpu, logical_cpu_devices, _splits_batches(values)) as devices,
         interruptible() as interruption,
     ):
-        where = output_dir, devices
         options: dict[str, Any] = {"seeds": numbers, "tables": tables, "interruption": interruption}
         if milestones:
-            table = finetune_milestones(values, source, *where, **options)
+            table = finetune_milestones(values, source, output_dir, devices, **options)
         else:
             pretrained = load_pretrained(values["init_from"], values)
-            table = run_finetuning(values, source, pretrained, *where, **options)
+            table = run_finetuning(values, source, pretrained, output_dir, devices, **options)
     summary = read_json(os.path.join(output_dir, SCORES if milestones else SUMMARY))
     return FinetuningResult(summary, output_dir, table)
 
@@ -235,5 +233,4 @@ def predict(
         with devices.scope():
             model = load_trained(model_dir, flag="model_dir").finished()
         columns = None if text_columns is None else tuple(text_columns)
-        files = os.fspath(input_file), os.fspath(output_file)
-        return predict_file(model, *files, columns, devices, label_column)
+        return predict_file(model, os.fspath(input_file), os.fspath(output_file), columns, devices, label_column)

@@ -20,19 +20,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a file.
+    """The columns of a file."""
 
-    Attributes:
-        source: the file's path.
-        columns: by name, the values of each column: text from CSV and TSV, any value from other formats; None if a
-            value is missing.
-        rows: the line at which each row begins in the file, counted from 1; of other formats than text its number.
-        class_names: by column, the names of the integer labels, which the `datasets` library stores beside them.
-    """
-
-    source: str
-    columns: Mapping[str, list[Any]]
-    rows: Sequence[int]
+    source: str  # the file's path
+    columns: Mapping[str, list[Any]]  # by name: text from CSV and TSV, any value from other formats; None: missing
+    rows: Sequence[int]  # the line at which each row begins, counted from 1; of other formats than text its number
+    # By column, the names of the integer labels, which the `datasets` library stores beside them.
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -46,7 +39,7 @@ class Table:
     __str__ = __fspath__
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column. Raises: UserError: the file has no such column."""
+        """Raises: UserError: the file has no such column."""
         if name not in self.columns:
             raise UserError(f"{self.source} has no column {name!r}{did_you_mean(name, self.columns)}")
         return self.columns[name]
@@ -67,7 +60,7 @@ class Table:
         return [named(value, row) for row, value in enumerate(values)] if names else values
 
     def texts(self, name: str) -> list[str]:
-        """The values of a column of strings. Raises: UserError: there is no such column, or it has other values."""
+        """The values of a column of strings. Raises: UserError: it has other values, or there is none."""
         values = self.column(name)
         for row, value in enumerate(values):
             if not isinstance(value, str):
@@ -84,9 +77,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
 
     Args:
         path: a local file, or a URL that TensorFlow reads, such as `gs://`: `.csv` or `.tsv` with a header, `.parquet`
-            or `.arrow`; with another extension, such as `.jsonl`, one JSON object per line.
-    A `Table` in place of a path is returned.
-
+            or `.arrow`; with another extension, such as `.jsonl`, one JSON object per line. A `Table` is returned.
     Raises: UserError: there is no such file, it cannot be parsed, or it has no rows.
     """
     if isinstance(path, Table):
@@ -125,34 +116,31 @@ def read_separated(
         quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
         strict=True,
     )
-    names, next_line = header or (), 1
-    rows: list[list[str]] = []
-    lines: list[int] = []
+    names, line = header or (), 1
+    rows: dict[int, list[str]] = {}  # by their lines
     wrong: list[str] = []
     try:
         for values in reader:
-            line, next_line = next_line, reader.line_num + 1
-            if not values and len(names) != 1:
-                continue
-            values = values or [""]  # an empty line of a single column
+            if not values and len(names) == 1:
+                values = [""]  # an empty line of a single column
             if not names:
                 names = values
             elif len(values) == len(names):
-                rows.append(values)
-                lines.append(line)
-            elif len(wrong) < max_wrong_rows:
+                rows[line] = values
+            elif values and len(wrong) < max_wrong_rows:
                 wrong.append(str(line))
-            else:
+            elif values:
                 raise UserError(f"{path}:{line} has {len(values)} columns, expected {len(names)}")
+            line = reader.line_num + 1
     except csv.Error:
         raise UserError(
-            f"{path}:{next_line}: a value that begins with a quote does not end at the next one; put the value into "
+            f"{path}:{line}: a value that begins with a quote does not end at the next one; put the value into "
             "quotes and double those inside it, or write .jsonl"
         ) from None
     if wrong:
         shown = ", ".join(wrong)
         logger.warning("%s: left out %d rows that do not have %d columns: %s", path, len(wrong), len(names), shown)
-    return Table(path, _by_name(path, names, list(map(list, zip(*rows, strict=True)))), lines)
+    return Table(path, _by_name(path, names, list(map(list, zip(*rows.values(), strict=True)))), list(rows))
 
 
 def _by_name(path: str, names: Sequence[str], columns: Sequence[list[Any]]) -> dict[str, list[Any]]:
@@ -237,31 +225,24 @@ def table_of(path: str, table: Any, rows: Sequence[int]) -> Table:
 def tsv(rows: Iterable[Sequence[Any]]) -> bytes:
     """Rows as lines with tabs between the values, in UTF-8."""
     stream = io.StringIO(newline="")
+    plain = csv.writer(stream, csv.excel_tab, lineterminator="\n")
+    quoted = csv.writer(stream, csv.excel_tab, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for row in rows:
-        # Before Python 3.13, QUOTE_MINIMAL takes a carriage return for an ordinary character; no reader does.
-        has_return = any("\r" in str(value) for value in row)
-        csv.writer(
-            stream,
-            delimiter="\t",
-            lineterminator="\n",
-            quoting=csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL,
-        ).writerow(row)
+        # Before Python 3.13, the first takes a carriage return for an ordinary character; no reader does.
+        (quoted if any("\r" in str(value) for value in row) else plain).writerow(row)
     return stream.getvalue().encode()
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Texts as a Markdown table, which is aligned in a terminal too: columns of numbers flush right, others flush left.
 
-    Returns: the lines, without a line break at their end.
+    The last line has no line break.
     """
     cells = [[text.replace("|", "\\|") for text in row] for row in (headings, *rows)]
-    columns = list(zip(*cells, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    is_number = [all(re.match(r"[-\d]|$", text) for text in column[1:]) for column in columns]
-    sides = [str.rjust if flag else str.ljust for flag in is_number]
-    lines = [
-        f"| {' | '.join(side(text, width) for side, text, width in zip(sides, row, widths, strict=True))} |"
-        for row in cells
-    ]
-    rule = "|".join("-" * (width + 1) + (":" if flag else "-") for width, flag in zip(widths, is_number, strict=True))
-    return "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+    formats, rules = [], []
+    for column in zip(*cells, strict=True):
+        width, is_number = max(map(len, column)), all(re.match(r"[-\d]|$", text) for text in column[1:])
+        formats.append(f"{{:{'>' if is_number else '<'}{width}}}")
+        rules.append("-" * (width + 1) + (":" if is_number else "-"))
+    heading, *lines = (f"| {' | '.join(formats)} |".format(*row) for row in cells)
+    return "\n".join([heading, f"|{'|'.join(rules)}|", *lines])

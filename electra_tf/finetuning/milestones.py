@@ -37,9 +37,7 @@ def finetune_milestones(
     After each step it writes `scores.json`, and a copy into the run's directory for electra-tf report, unless that has
     the scores of another `output_dir`. Finished steps are not trained again. By default no checkpoints are kept.
 
-    Args:
-        values, source, strategy, options: see `finetune`; `init_from` is the run's directory.
-    Returns: a table for the terminal.
+    Args, Returns: see `finetune`; `init_from` is the run's directory.
     Raises: UserError: see `finetune`; `init_from` is not the directory of a pre-training run with checkpoints.
     """
     task, init_from, output_dir = values["name"], values["init_from"], absolute_path(output_dir)
@@ -50,12 +48,10 @@ def finetune_milestones(
     values = merge({"train": {"keep": "none"}}, values)
     cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}
-    newest = latest_intact(run.checkpoints)
-    prefixes = [checkpoint_prefix(run.milestones, step) for step in steps_in(run.milestones)]
-    if newest is not None and step_of(newest) not in map(step_of, prefixes):
-        prefixes.append(newest)
-    for prefix in prefixes:
-        step = step_of(prefix)
+    prefixes = {step: checkpoint_prefix(run.milestones, step) for step in steps_in(run.milestones)}
+    if (newest := latest_intact(run.checkpoints)) is not None:
+        prefixes.setdefault(step_of(newest), newest)
+    for step, prefix in prefixes.items():
         logger.info("fine-tuning from step %d of %s", step, run.path)
         directory = os.path.join(output_dir, f"step_{step}")
         finetune(values, source, load_pretrained(prefix, values), directory, strategy, **options)

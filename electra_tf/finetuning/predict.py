@@ -45,8 +45,8 @@ def predict_file(
             make_directory(directory)
     evaluated = data.evaluated(outputs_of(model, data, strategy))
     write_atomically(output_file, evaluated.table)
-    logger.info("wrote %s: %d predictions by %s", output_file, data.num_evaluated, model.source)
-    if not data.has_labels:
+    logger.info("wrote %s: %d predictions by %s", output_file, len(evaluated.rows), model.source)
+    if data.splits[0].examples.labels is None:
         return ""
     reports = [class_table(report, input_file) for report in evaluated.reports.values()]
     return "\n\n".join([score_table(data.config.name, data.primary_metric, evaluated.metrics), *reports])

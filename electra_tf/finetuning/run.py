@@ -12,7 +12,7 @@ from electra_tf.data.tables import Table
 from electra_tf.files import read_rewritten
 from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS
-from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig, with_lengths
+from electra_tf.tasks.finetune.config import FinetuningConfig, FinetuningTrainConfig
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.scores import class_table
@@ -37,7 +37,7 @@ def finetune(
     """Fine-tunes a task, or for `glue` the paper's eight tasks, and writes summary.json.
 
     Args:
-        values, source: the settings, `name` among them, and their source for messages.
+        values, source: the user's settings, `name` among them, and their name in messages.
         seeds: one fine-tuning for each; None: `train.seed`.
         tables: data in memory, see `read_task`.
     Returns: a table for the terminal; "" in workers other than the chief.
@@ -50,15 +50,15 @@ def finetune(
     earlier = "glue" if "tasks" in summary else summary.get("task", name)
     if earlier != name:
         raise UserError(f"output_dir={output_dir} has the results of task={earlier}; give {name} a new directory")
-    trains = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds") for seed in seeds or ()]
+    for seed in seeds or ():
+        validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds")
     encoder = pretrained.encoder, pretrained.origin
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
-    numbers = tuple(each.seed for each in trains or [tasks[0].config.train])
     summaries = []
     for each, task in zip(names, tasks, strict=True):
         directory = os.path.join(output_dir, each) if name == "glue" else output_dir
-        job = prepared_job(task, pretrained, directory, strategy)
-        run_seeds(job, numbers, interruption)
+        job = prepared_job(task, pretrained, directory, strategy, interruption)
+        run_seeds(job, seeds or [job.config.train.seed])
         if is_chief(strategy):
             summaries.append(summarize(each, job.data.primary_metric, results_of(job), job.config.origin))
             write_summary(directory, summaries[-1])
@@ -76,23 +76,33 @@ def finetune(
     return f"{table(summaries)}\n\nGLUE score (mean of the medians, as in the paper): {average}"
 
 
-def prepared_job(task: TaskToTrain, pretrained: StoredModel, directory: str, strategy: tf.distribute.Strategy) -> Job:
+def prepared_job(
+    task: TaskToTrain,
+    pretrained: StoredModel,
+    directory: str,
+    strategy: tf.distribute.Strategy,
+    interruption: Interruption | None = None,
+) -> Job:
     """Returns a task with its examples as features and all settings."""
     # The features depend on the settings, and the number of steps depends on the features.
     tokenizer = pretrained.tokenizer
     data = TaskData(task.config, tokenizer, task.train, task.evaluated)
     assert data.train is not None
-    config = with_lengths(task.config, task.given, task.source, data.train.num_rows)
-    if (metric := config.evaluation.best_metric) is not None:
+    config = task.config_for(data.train.num_rows)
+    metric, train = config.evaluation.best_metric, config.train
+    if metric is not None:
         require_metric(metric, data.metric_names)
-    metric = data.primary_metric if metric is None and config.train.keep == "best" else metric
-    changes: dict[str, Any] = {"evaluation": config.evaluation.model_copy(update={"best_metric": metric})}
-    num_checkpoints = -(-config.train.num_steps // config.train.save_every_steps) if config.train.keep == "all" else 1
-    changes["train"] = config.train.model_copy(update={"keep_checkpoints": num_checkpoints})
+    elif train.keep == "best":
+        metric = data.primary_metric
+    num_checkpoints = -(-train.num_steps // train.save_every_steps) if train.keep == "all" else 1
+    changes = {
+        "evaluation": config.evaluation.model_copy(update={"best_metric": metric}),
+        "train": train.model_copy(update={"keep_checkpoints": num_checkpoints}),
+    }
     config = config.model_copy(update=changes)
     _require_whole_batches(config, strategy)
     test = None if task.test is None else TaskData(config, tokenizer, None, {"test": task.test})
-    return Job(config, data, pretrained, directory, strategy, test, task.given)
+    return Job(config, data, pretrained, directory, strategy, test, task.given, interruption or Interruption())
 
 
 def _require_whole_batches(config: FinetuningConfig, strategy: tf.distribute.Strategy) -> None:

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,26 +32,21 @@ from electra_tf.weights.stored_model import StoredModel
 
 logger = logging.getLogger(__name__)
 
+Loop = DeviceLoop[FinetuningTask]
+
 
 @dataclass(frozen=True)
 class Job:
-    """A task to fine-tune with several seeds.
+    """A task to fine-tune with several seeds."""
 
-    Attributes:
-        config: the configuration of all seeds, except for `train.seed`.
-        pretrained: the model whose encoder each seed starts from, `finished`.
-        output_dir: the directory in which each seed gets a directory `seed_N/`.
-        test: the examples of `--test_file`, which each seed's kept model scores once; None without them.
-        given: the user's settings; None: those that `config` was made from.
-    """
-
-    config: FinetuningConfig
+    config: FinetuningConfig  # of all seeds, except for `train.seed`
     data: TaskData
-    pretrained: StoredModel
-    output_dir: str
+    pretrained: StoredModel  # whose encoder each seed starts from, `finished`
+    output_dir: str  # in which each seed gets a directory `seed_N/`
     strategy: tf.distribute.Strategy
-    test: TaskData | None = None
-    given: dict[str, Any] | None = None
+    test: TaskData | None  # the examples of `--test_file`, which each seed's kept model scores once
+    given: dict[str, Any]  # the user's settings
+    interruption: Interruption  # ends a training or an evaluation
 
     def directory(self, seed: int) -> RunDirectory:
         return RunDirectory(os.path.join(self.output_dir, f"seed_{seed}"), flag="output_dir")
@@ -66,7 +62,7 @@ class Job:
         return FinetuningStage(self.config_of(seed), data, self.pretrained.tokenizer, self.strategy)
 
 
-def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | None = None) -> None:
+def run_seeds(job: Job, seeds: Sequence[int]) -> None:
     """Fine-tunes each seed that is not done yet, one after another. `results_of` reads the results.
 
     A killed seed continues from its checkpoint and gives the same result as an uninterrupted one. A seed that was done
@@ -75,40 +71,36 @@ def run_seeds(job: Job, seeds: tuple[int, ...], interruption: Interruption | Non
     Raises: UserError: a directory holds another task, other settings or the scores of another test file, or no
         checkpoint to score. Interrupted, TrainingStopped: see `train`.
     """
-    interruption = interruption or Interruption()
     for seed in _started_seeds(job):
         directory = job.directory(seed)
         directory.require_same_run(job.config_of(seed))
         directory.require_same_data([job.data.data_hash])
-    results = results_of(job)
-    for seed, result in results.items():
+    finished = results_of(job)
+    for seed, result in finished.items():
         if "test" in result and (job.test is None or job.test.data_hash != result["test"]["data"]):
             found = "no test file is given" if job.test is None else f"{job.test.source} is another"
             raise UserError(
                 f"{job.result_file(seed)} has the scores of test_file={result['test']['file']}, but {found}; give that "
                 "file, or a new output_dir"
             )
-    for seed, result in results.items():
+    for seed, result in finished.items():
         if job.test is not None and "test" not in result:
-            _score_finished(job, job.test, seed, result, interruption)
-    task: FinetuningTask | None = None
-    for seed in seeds:
-        if read_rewritten(job.result_file(seed)):
-            continue
-        stage, given = job.stage(seed, job.data), job.given and merge(job.given, {"train": {"seed": seed}})
-        run = Run(job.config_of(seed), job.directory(seed), job.strategy, given)
-        is_first = task is None
-        if task is None:  # all seeds share it, so a step is traced once
-            with job.strategy.scope():
-                task = build_finetuning_task(job.config)
-                loop = DeviceLoop(compile_task(task), job.strategy)
+            _score_finished(job, job.test, seed, result)
+    unfinished = [seed for seed in dict.fromkeys(seeds) if seed not in finished]
+    if not unfinished:
+        return
+    with job.strategy.scope():  # all seeds share the task, so a step is traced once
+        loop = DeviceLoop(compile_task(build_finetuning_task(job.config)), job.strategy)
+    for seed in unfinished:
+        stage, given = job.stage(seed, job.data), merge(job.given, {"train": {"seed": seed}})
+        run = Run(stage.config, job.directory(seed), job.strategy, given)
         logger.info("%s, seed %d", job.config.name, seed)
-        line = _reset(task, loop, job, seed)
-        if is_first:
+        line = _reset(loop, job, seed)
+        if seed == unfinished[0]:
             logger.info(line)
         with run.opened([stage]):
-            evaluation = train(run, loop, [stage], interruption=interruption)
-        _finish(job, task, loop, stage, evaluation.predictions, interruption)
+            evaluation = train(run, loop, [stage], interruption=job.interruption)
+        _finish(job, loop, stage, evaluation.predictions)
 
 
 def results_of(job: Job) -> dict[int, dict[str, Any]]:
@@ -122,13 +114,15 @@ def _started_seeds(job: Job) -> list[int]:
     return [seed for seed in seeds if exists(job.result_file(seed)) or steps_in(job.directory(seed).checkpoints)]
 
 
-def _reset(task: FinetuningTask, loop: DeviceLoop[FinetuningTask], job: Job, seed: int) -> str:
+def _reset(loop: Loop, job: Job, seed: int) -> str:
     """Puts a trained task into the initial state of a seed. Returns: a line about the weights, for the log."""
+    task = loop.task
     with tf.device("CPU:0"):
         seed_initial_values(seed)
         fresh = build_finetuning_task(job.config_of(seed))
-        line = "untrained: the encoder's weights are random"
-        if not job.config.untrained:
+        if job.config.untrained:
+            line = "untrained: the encoder's weights are random"
+        else:
             line = job.pretrained.initialize(fresh)
     for variable, initial in zip(task.variables, fresh.variables, strict=True):
         variable.assign(initial.numpy())
@@ -139,25 +133,19 @@ def _reset(task: FinetuningTask, loop: DeviceLoop[FinetuningTask], job: Job, see
     return line
 
 
-def _finish(
-    job: Job,
-    task: FinetuningTask,
-    loop: DeviceLoop[FinetuningTask],
-    stage: FinetuningStage,
-    evaluated: Predictions | None,
-    interruption: Interruption,
-) -> None:
-    seed = stage.config.train.seed
-    directory, step = job.directory(seed), task.completed_steps
+def _finish(job: Job, loop: Loop, stage: FinetuningStage, evaluated: Predictions | None) -> None:
+    """Writes the result of a trained seed. Args: evaluated: by its last weights; None if an earlier process did it."""
+    seed, step = stage.config.train.seed, loop.task.completed_steps
+    directory = job.directory(seed)
     if job.config.evaluation.best_metric is not None:
         best = latest_intact(directory.best)
         assert best is not None
         if step_of(best) != step:
-            restore_strictly(tf.train.Checkpoint(task=task), best)
+            restore_strictly(tf.train.Checkpoint(task=loop.task), best)
             step, evaluated = step_of(best), None
-    if evaluated is None:  # the weights are of an earlier epoch, or were evaluated by an earlier process
-        evaluated = _evaluated(loop, stage, interruption)
-    test = None if job.test is None else _evaluated(loop, job.stage(seed, job.test), interruption, evaluated.task)
+    if evaluated is None:
+        evaluated = _evaluated(job, loop, stage)
+    test = None if job.test is None else _evaluated(job, loop, job.stage(seed, job.test), evaluated.task)
     if not is_chief(job.strategy):
         return
     result = {"seed": seed, "step": step, **job.data.notes, "metrics": _written_scores(directory, evaluated)}
@@ -169,19 +157,18 @@ def _finish(
     if evaluated.reports:
         result["reports"] = evaluated.reports
     _write_result(job, seed, result, test)
-    kept = {"best": ("best",), "last": ("checkpoints",), "all": ("best", "checkpoints"), "none": ()}
-    for path in (directory.best, directory.checkpoints):
-        if os.path.basename(path) not in kept[job.config.train.keep]:
-            remove(path)
+    keep = job.config.train.keep
+    if keep not in ("best", "all"):
+        remove(directory.best)
+    if keep not in ("last", "all"):
+        remove(directory.checkpoints)
 
 
-def _evaluated(
-    loop: DeviceLoop[FinetuningTask], stage: FinetuningStage, interruption: Interruption, task: TaskConfig | None = None
-) -> Predictions:
+def _evaluated(job: Job, loop: Loop, stage: FinetuningStage, task: TaskConfig | None = None) -> Predictions:
     evaluation = loop.evaluate(stage)
     if evaluation is None:
-        raise interruption.interrupted()
-    return stage.scored(evaluation, task).predictions
+        raise job.interruption.interrupted()
+    return stage.data.evaluated(stage.in_row_order(evaluation.outputs), task)
 
 
 def _written_scores(directory: RunDirectory, evaluated: Predictions) -> dict[str, float | None]:
@@ -200,7 +187,7 @@ def _write_result(job: Job, seed: int, result: dict[str, Any], test: Predictions
     write_atomically(job.result_file(seed), json.dumps(result, indent=1, allow_nan=False).encode())
 
 
-def _score_finished(job: Job, data: TaskData, seed: int, result: dict[str, Any], interruption: Interruption) -> None:
+def _score_finished(job: Job, test: TaskData, seed: int, result: dict[str, Any]) -> None:
     """Scores the test file with the kept checkpoint of a finished seed. Raises: UserError: it was not kept."""
     with job.strategy.scope():
         model = load_trained(job.directory(seed).path, flag="output_dir").finished()
@@ -210,9 +197,8 @@ def _score_finished(job: Job, data: TaskData, seed: int, result: dict[str, Any],
             f"{job.directory(seed).path} lacks the checkpoint of step {result['step']}, which test_file needs; "
             "remove the directory to fine-tune this seed again"
         )
-    logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
-    loop = DeviceLoop(task, job.strategy)
     assert isinstance(task, FinetuningTask)
-    evaluated = _evaluated(loop, job.stage(seed, data), interruption, task.config.task)
+    logger.info("%s, seed %d: the checkpoint of step %d scores the test file", job.config.name, seed, result["step"])
+    evaluated = _evaluated(job, DeviceLoop(task, job.strategy), job.stage(seed, test), task.config.task)
     if is_chief(job.strategy):
         _write_result(job, seed, result, evaluated)

@@ -17,6 +17,7 @@ from electra_tf.tasks.finetune.examples import DataFile, Examples, read_examples
 from electra_tf.tasks.finetune.labels import class_labels, numbers
 
 _MAX_WRONG_ROWS = 10  # QQP's training file has a few incomplete rows; more of them mean that a file is damaged
+_PARQUET = "-00000-of-00001.parquet"
 _FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",)}
 _MNLI_FILES = {
     "train": ("train.tsv",),
@@ -35,45 +36,30 @@ _COLA_HEADER = ("source", "label", "mark", "sentence")
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A published task.
-
-    Attributes:
-        kind: its kind, see `electra_tf.tasks.finetune.kinds`.
-        files: for each split, as nyu-mll/glue names it, the possible names of its file, for GLUE that of its TSV file.
-        metrics: the metrics that the leaderboard and Hugging Face report; of SQuAD the official script's.
-        paper_metric: the metric that the paper reports.
-        num_epochs, max_seq_length: as in the authors' code.
-        folders: possible names of the folder with the files: the official name, the authors', and others in use.
-        text_columns, label_column: columns of the TSV files.
-        labels: named and ordered as in the parquet files; empty for regression.
-        tsv_labels: their names in the TSV files.
-        parquet_texts: the text columns of the parquet files, whose labels are in `label`.
-        smallest, largest: the range of the labels of a regression.
-        unordered: True if the order of the two texts has no meaning, so that training uses both orders.
-        version_2: of SQuAD, whether some questions have no answer; None for GLUE.
-    """
+    """A published task. Numbers of epochs and lengths are those of the authors' code."""
 
     name: str
-    folders: tuple[str, ...] = ("",)
+    folders: tuple[str, ...] = ("",)  # possible names: the official one, the authors', and others in use
     kind: str = "classification"
+    # For each split, as nyu-mll/glue names it, the possible names of its file, for GLUE that of its TSV file.
     files: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _FILES)
-    metrics: tuple[str, ...] = ("accuracy",)
+    metrics: tuple[str, ...] = ("accuracy",)  # that the leaderboard and Hugging Face report; not of SQuAD
     paper_metric: str = "accuracy"
     num_epochs: float = 3
     max_seq_length: int = 128
-    text_columns: tuple[str, ...] = _SENTENCES
-    label_column: str = "label"
-    labels: tuple[str, ...] = ()
-    tsv_labels: tuple[str, ...] = _BINARY
-    parquet_texts: tuple[str, ...] = _SENTENCES
-    smallest: float = 0.0
+    text_columns: tuple[str, ...] = _SENTENCES  # of the TSV files
+    label_column: str = "label"  # of the TSV files
+    labels: tuple[str, ...] = ()  # named and ordered as in the parquet files; empty for regression
+    tsv_labels: tuple[str, ...] = _BINARY  # their names in the TSV files
+    parquet_texts: tuple[str, ...] = _SENTENCES  # the text columns of the parquet files, whose labels are in `label`
+    smallest: float = 0.0  # of the labels of a regression
     largest: float = 1.0
-    unordered: bool = False
-    version_2: bool | None = None
+    unordered: bool = False  # the order of the two texts has no meaning, so that training uses both orders
+    version_2: bool | None = None  # of SQuAD, whether some questions have no answer; None for GLUE
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the group `task`."""
+        """The settings of the group `task` that it fixes."""
         if self.version_2 is not None:
             return {"kind": self.kind, "version_2": self.version_2}
         return {
@@ -89,11 +75,10 @@ class Benchmark:
         """Returns the path of a split's file. Raises: UserError: there is none."""
         candidates = [os.path.join(folder, file) for folder in self.folders for file in self.files[split]]
         if self.version_2 is None:
-            kind, _, part = split.partition(
-                "_"
-            )  # mnli's validation_matched is also the validation split of mnli_matched
-            names = [f"{self.name}/{split}", *([f"{self.name}_{part}/{kind}"] if part else [])]
-            candidates += [f"{name}-00000-of-00001.parquet" for name in names]
+            candidates.append(f"{self.name}/{split}{_PARQUET}")
+            kind, _, part = split.partition("_")
+            if part:  # of mnli: validation_matched is also the split validation of mnli_matched
+                candidates.append(f"{self.name}_{part}/{kind}{_PARQUET}")
         for file in candidates:
             if exists(os.path.join(data_dir, file)):
                 return os.path.join(data_dir, file)
@@ -101,13 +86,16 @@ class Benchmark:
         raise UserError(f"data_dir={data_dir} has no {split} split of {self.name}; looked for {looked_for}")
 
 
-def _squad_files(version: str, folder: str) -> dict[str, tuple[str, ...]]:
-    files: dict[str, tuple[str, ...]] = {}
-    for split, official in (("train", "train"), ("validation", "dev")):
-        parquet = f"{split}-00000-of-00001.parquet"
-        folders = f"{folder}/{parquet}", f"{folder}/{folder}/{parquet}", f"plain_text/{parquet}"
-        files[split] = (f"{official}-v{version}.json", *folders, parquet)
-    return files
+def _squad(name: str, version: str, folder: str) -> Benchmark:
+    parquet_folders = (f"{folder}/", f"{folder}/{folder}/", "plain_text/", "")
+    files = {
+        split: (f"{official}-v{version}.json", *(f"{place}{split}{_PARQUET}" for place in parquet_folders))
+        for split, official in (("train", "train"), ("validation", "dev"))
+    }
+    return Benchmark(
+        name, kind="question_answering", files=files, paper_metric="f1", num_epochs=2, max_seq_length=512,
+        version_2=version == "2.0",
+    )  # fmt: skip
 
 
 _TASKS = (
@@ -131,11 +119,7 @@ _TASKS = (
     Benchmark("wnli", ("WNLI", "wnli"), labels=("not_entailment", "entailment")),
 )  # fmt: skip
 GLUE_TASKS: dict[str, Benchmark] = {task.name: task for task in _TASKS}
-_SQUAD: dict[str, Any] = {"kind": "question_answering", "num_epochs": 2, "max_seq_length": 512, "paper_metric": "f1"}
-SQUAD_TASKS: dict[str, Benchmark] = {
-    "squad_v1": Benchmark("squad_v1", files=_squad_files("1.1", "squad"), version_2=False, **_SQUAD),
-    "squad_v2": Benchmark("squad_v2", files=_squad_files("2.0", "squad_v2"), version_2=True, **_SQUAD),
-}
+SQUAD_TASKS = {"squad_v1": _squad("squad_v1", "1.1", "squad"), "squad_v2": _squad("squad_v2", "2.0", "squad_v2")}
 BENCHMARKS = GLUE_TASKS | SQUAD_TASKS
 PAPER_TASKS = ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")  # the paper's GLUE score is their mean
 
@@ -175,8 +159,7 @@ def read_glue_texts(
 def _glue_table(task: Benchmark, path: DataFile, max_wrong_rows: int = 0) -> tuple[Table, tuple[str, ...], str]:
     if isinstance(path, Table) or os.fspath(path).lower().endswith(".parquet"):
         table = read_table(path)
-        class_names = {**({"label": task.labels} if task.labels else {}), **table.class_names}
-        return replace(table, class_names=class_names), task.parquet_texts, "label"
+        return replace(table, class_names={"label": task.labels, **table.class_names}), task.parquet_texts, "label"
     header = None
     if task.name == "cola":  # only the files with labels have no header
         first = read_existing(path).partition(b"\n")[0].split(b"\t")

@@ -18,8 +18,6 @@ _DROPOUT = {"hidden_dropout": 0.1, "attention_dropout": 0.1}
 # Largest hidden size, learning rate, layerwise decay (paper, table 6).
 _RATES = ((256, 3e-4, 0.8), (768, 1e-4, 0.8), (2**31, 5e-5, 0.9))
 
-_WITH_LENGTHS = ("train", "evaluation")  # groups of settings that follow from the number of training rows
-
 # Of the group `task`; its setting `kind` selects one of them.
 TaskConfig: Any = Annotated[
     Union[tuple({kind.settings: None for kind in KINDS.values()})],  # noqa: UP007
@@ -109,18 +107,16 @@ def resolve(
     Args:
         values: the user's settings, which replace defaults.
         source: their name in messages.
-        name: the task's name.
         task: the defaults of the `task` group, `kind` and `labels` among them.
-        encoder: the sizes of the encoder.
         init_from: the path of the encoder.
         num_epochs, max_seq_length: the task's defaults; the length is at most the number of the encoder's positions.
-        num_rows: sequences of the training split; None before they are known.
+        num_rows: sequences of the training split; None for the settings that read it, whose steps mean nothing.
     Raises: UserError: an unknown setting, a wrong type or an impossible combination.
     """
     learning_rate, decay = next(row[1:] for row in _RATES if encoder.hidden_size <= row[0])
-    given = values.get("train")
-    has_steps = isinstance(given, dict) and given.get("num_steps") is not None
-    defaults = {
+    train = values.get("train")
+    has_steps = isinstance(train, dict) and train.get("num_steps") is not None
+    defaults: dict[str, Any] = {
         "task": task,
         "encoder": encoder.model_dump(mode="json") | _DROPOUT,
         "data": {"max_seq_length": min(max_seq_length, encoder.max_position_embeddings)},
@@ -130,37 +126,21 @@ def resolve(
     }
     given = merge(_given(values, defaults), {"name": name, "init_from": init_from})
     config = validate(merge(defaults, given), FinetuningConfig, source)
-    return config if num_rows is None else with_lengths(config, given, source, num_rows)
-
-
-def with_lengths(config: FinetuningConfig, given: dict[str, Any], source: str, num_rows: int) -> FinetuningConfig:
-    """Returns the configuration with the steps and periods that follow from the number of training rows.
-
-    Args:
-        given: the user's settings, which stay.
-        source: their name in messages.
-    Raises: UserError: epochs and steps are both given and differ.
-    """
-    train, evaluation = ({k for k, v in (given.get(group) or {}).items() if v is not None} for group in _WITH_LENGTHS)
+    if num_rows is None:
+        return config
     steps_per_epoch = -(-num_rows // config.train.batch_size)
-    lengths: dict[str, Any] = {"save_every_steps": steps_per_epoch}
+    defaults["evaluation"]["every_steps"] = defaults["train"]["save_every_steps"] = steps_per_epoch
     if config.evaluation.best_metric is not None:
-        lengths["keep"] = "best"
+        defaults["train"]["keep"] = "best"
     if (epochs := config.train.num_epochs) is not None:
         # Whole batches of an epoch times epochs, as in the authors' code: finetune/task_builder.py, run_finetuning.py.
-        lengths["num_steps"] = num_steps = max(1, int(steps_per_epoch * epochs))
-        if "num_steps" in train and config.train.num_steps != num_steps:
+        defaults["train"]["num_steps"] = num_steps = max(1, int(steps_per_epoch * epochs))
+        if has_steps and config.train.num_steps != num_steps:
             raise UserError(
                 f"{source}: train.num_epochs and train.num_steps are both given, and {epochs:g} epochs are {num_steps} "
                 f"steps, not {config.train.num_steps}; set one of them to null"
             )
-    lengths = {name: value for name, value in lengths.items() if name not in train}
-    every = {} if "every_steps" in evaluation else {"every_steps": steps_per_epoch}
-    changes = {
-        "train": config.train.model_copy(update=lengths),
-        "evaluation": config.evaluation.model_copy(update=every),
-    }
-    return config.model_copy(update=changes)
+    return validate(merge(defaults, given), FinetuningConfig, source)
 
 
 def _given(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from electra_tf.tasks.base import Evaluation, Stage
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, TaskConfig
 from electra_tf.tasks.finetune.examples import Examples
-from electra_tf.tasks.finetune.kind import Kind, Outputs, Split
+from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.scores import Report
 from electra_tf.text.tokenizer import Tokenizer
@@ -42,14 +42,9 @@ class TaskData:
             split have names that end in `_mm`, as Hugging Face names those of MNLI.
 
     Attributes:
-        config: the settings.
-        train: the training split; None if the data is only predicted.
-        evaluation: the evaluated splits, concatenated.
-        has_labels: False if the evaluated splits can only be predicted.
-        metric_names: the names of the metrics.
+        train, evaluation: the features of the training split, and those of the evaluated `splits`, concatenated.
         primary_metric: the metric that selects the best seed: the paper's, if it reports the task.
         source: the file or folder, for messages.
-        num_evaluated: the number of examples in the evaluated splits.
         notes: how the evaluated splits are scored, see `EncodedExamples`.
     """
 
@@ -60,32 +55,30 @@ class TaskData:
         train: Examples | None,
         evaluated: Mapping[str, Examples],
     ):
-        self.config = config
-        self.kind: Kind = KINDS[config.task.kind]
-        of_train = [] if train is None else [(train, self.kind.encode(train, config, tokenizer, True))]
-        self.train = of_train[0][1].features if of_train else None
-        self.splits = []
-        for name, examples in evaluated.items():
-            # An example without a label gets that of another one, for a loss that counts nowhere.
-            some = next((label for label in examples.labels or () if label is not None), None)
-            labels = examples.labels and [some if label is None else label for label in examples.labels]
-            encoded = self.kind.encode(replace(examples, labels=labels), config, tokenizer, False)
-            self.splits.append(Split(name, examples, encoded, config))
+        self.config, self.kind = config, KINDS[config.task.kind]
+        self.train = None if train is None else self._encoded(train, tokenizer, is_training=True).features
+        self.splits = [
+            Split(name, examples, self._encoded(examples, tokenizer, is_training=False), config)
+            for name, examples in evaluated.items()
+        ]
         self.evaluation = _joined([split.encoded.features for split in self.splits])
-        self.has_labels = all(examples.labels is not None for examples in evaluated.values())
-        names = [self.kind.metric_names(split) for split in self.splits]
-        self.metric_names = tuple(_with_suffixes(dict.fromkeys(each) for each in names))
-        if self.kind.has_loss:
-            self.metric_names += ("loss",)
+        names = [*_with_suffixes(dict.fromkeys(self.kind.metric_names(split)) for split in self.splits)]
+        self.metric_names = (*names, "loss") if self.kind.has_loss else tuple(names)
         benchmark = BENCHMARKS.get(config.name)
-        self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0][0]
-        self.source = (train or next(iter(evaluated.values()))).source
-        self.num_evaluated = sum(map(len, evaluated.values()))
+        self.primary_metric = benchmark.paper_metric if benchmark else self.kind.primary or names[0]
+        self.source = (train or self.splits[0].examples).source
         self.notes = self.splits[0].encoded.notes
-        limit = self.kind.truncation.format(data=config.data, task=config.task)
-        for examples, encoded in (*of_train, *((split.examples, split.encoded) for split in self.splits)):
-            if count := encoded.num_truncated:
-                logger.info("%s: %d of %d examples were truncated: %s", examples.source, count, len(examples), limit)
+
+    def _encoded(self, examples: Examples, tokenizer: Tokenizer, is_training: bool) -> EncodedExamples:
+        """The examples as features; logs how many are truncated."""
+        # An example without a label gets that of another one, for a loss that counts nowhere.
+        some = next((label for label in examples.labels or () if label is not None), None)
+        labels = examples.labels and [some if label is None else label for label in examples.labels]
+        encoded = self.kind.encode(replace(examples, labels=labels), self.config, tokenizer, is_training)
+        if count := encoded.num_truncated:
+            limit = self.kind.truncation.format(data=self.config.data, task=self.config.task)
+            logger.info("%s: %d of %d examples were truncated: %s", examples.source, count, len(examples), limit)
+        return encoded
 
     def evaluated(self, outputs: Outputs, task: TaskConfig | None = None) -> "Predictions":
         """Returns the predictions and scores by a model's outputs, of a task as in `Predictions`; None: as given."""
@@ -112,47 +105,34 @@ class TaskData:
 
 
 class Predictions:
-    """The predictions for evaluated splits and their scores, each computed once.
+    """The predictions for evaluated splits and their scores.
 
-    Args:
-        outputs: the model's, a row for each row of the splits' features, one split after the other.
+    Args: outputs: the model's, a row for each row of the splits' features, one split after the other.
     """
 
     def __init__(self, kind: Kind, splits: list[Split], outputs: Outputs):
-        self._kind, self._splits, self._outputs = kind, splits, outputs
-
-    @cached_property
-    def _predicted(self) -> list[tuple[Split, Any]]:
-        predicted, first = [], 0
-        for split in self._splits:
+        self._kind, self._outputs, first = kind, outputs, 0
+        self._predicted: list[tuple[Split, Any]] = []
+        self._scored: list[tuple[Split, Any]] = []  # for the examples that have a label
+        for split in splits:
             rows = slice(first, first := first + split.encoded.features.num_rows)
-            outputs = {name: values[rows] for name, values in self._outputs.items()}
-            predicted.append((split, self._kind.predict(split, outputs)))
-        return predicted
-
-    @cached_property
-    def _loss(self) -> dict[str, float]:
-        if not self._kind.has_loss:
-            return {}
-        index_of = [(split.encoded.features.example_index, split.examples.unlabelled) for split in self._splits]
-        is_scored = np.concatenate([~np.isin(*each) for each in index_of])
-        return {"loss": float(np.mean(self._outputs["loss"][is_scored], dtype=np.float64))}
-
-    @cached_property
-    def _scored(self) -> list[tuple[Split, Any]]:
-        """The predictions for the examples that have a label."""
-        scored = []
-        for split, predictions in self._predicted:
+            predictions = kind.predict(split, {name: values[rows] for name, values in outputs.items()})
+            self._predicted.append((split, predictions))
             if unlabelled := split.examples.unlabelled:
                 split = replace(split, examples=split.examples.labelled())
                 predictions = tf.nest.map_structure(lambda of, rows=unlabelled: np.delete(of, rows, 0), predictions)
-            scored.append((split, predictions))
-        return scored
+            self._scored.append((split, predictions))
 
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics of the splits, in the order of `TaskData.metric_names`."""
-        return _with_suffixes(self._kind.scores(*each) for each in self._scored) | self._loss
+        metrics = _with_suffixes(self._kind.scores(*each) for each in self._scored)
+        if self._kind.has_loss:
+            splits = [split for split, _ in self._predicted]
+            index_of = [(split.encoded.features.example_index, split.examples.unlabelled) for split in splits]
+            is_scored = np.concatenate([~np.isin(*each) for each in index_of])
+            metrics["loss"] = float(np.mean(self._outputs["loss"][is_scored], dtype=np.float64))
+        return metrics
 
     @cached_property
     def reports(self) -> dict[str, Report]:
@@ -168,7 +148,7 @@ class Predictions:
     @property
     def task(self) -> TaskConfig:
         """The settings of the task, with those that these splits choose for other text."""
-        return self._kind.with_chosen(self._splits[0].task, self.metrics)
+        return self._kind.with_chosen(self._predicted[0][0].task, self.metrics)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -199,12 +179,12 @@ def _joined(parts: list[Features]) -> Features:
     if len(parts) == 1:
         return parts[0]
     assert all(part.choice_splits is None and not part.token_targets for part in parts)
-    tokens = np.cumsum([0, *(part.row_splits[-1] for part in parts)])
+    lengths = np.concatenate([np.diff(part.row_splits) for part in parts])
     examples = np.cumsum([0, *(part.example_index[-1] + 1 for part in parts)])
     return Features(
         np.concatenate([part.input_ids for part in parts]),
         np.concatenate([part.segment_ids for part in parts]),
-        np.concatenate([[0], *(part.row_splits[1:] + first for part, first in zip(parts, tokens, strict=False))]),
+        np.concatenate([[0], np.cumsum(lengths)]),
         np.concatenate(
             [part.example_index + first for part, first in zip(parts, examples, strict=False)], dtype=np.int32
         ),
@@ -213,12 +193,7 @@ def _joined(parts: list[Features]) -> Features:
 
 
 class FinetuningStage(Stage):
-    """The batches of one seed.
-
-    Args:
-        tokenizer: written into the run's directory, see `Stage`.
-        strategy: where the batches are computed: it decides how many lengths they may have.
-    """
+    """The batches of one seed. Args: strategy: decides how many lengths they may have."""
 
     name, first_step = "", 0
 
@@ -257,22 +232,18 @@ class FinetuningStage(Stage):
     def evaluation_batches(self, context: tf.distribute.InputContext) -> tf.data.Dataset:
         return padded_batches(self.data.evaluation, self.evaluation_order, self.evaluation_lengths, context)
 
-    def scored(self, evaluation: Evaluation, task: TaskConfig | None = None) -> Evaluation:
-        """The evaluation with predictions in place of the outputs, and their metrics.
-
-        Args: task: see `Predictions.task`; None: as given.
-        """
-        predictions = self.data.evaluated(self.in_row_order(evaluation.outputs), task)
+    def scored(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with predictions in place of the outputs, and their metrics."""
+        predictions = self.data.evaluated(self.in_row_order(evaluation.outputs))
         return Evaluation(predictions.metrics, predictions=predictions)
 
     def in_row_order(self, outputs: Mapping[str, list[npt.NDArray[Any]]]) -> Outputs:
         """Joins the outputs of all batches, in the order of the rows; outputs for tokens are padded with zeros."""
-        rows = np.concatenate(outputs["row_index"])
         ordered = {}
         for name, parts in outputs.items():
             longest = np.max([part.shape[1:] for part in parts], axis=0).astype(int)
             ordered[name] = np.zeros((self.data.evaluation.num_rows, *longest), parts[0].dtype)
-            lacks = ([(0, 0), *((0, lack) for lack in longest - part.shape[1:])] for part in parts)
-            values = np.concatenate([np.pad(part, lack) for part, lack in zip(parts, lacks, strict=True)])
-            ordered[name][rows[rows >= 0]] = values[rows >= 0]
+            for rows, part in zip(outputs["row_index"], parts, strict=True):
+                within = tuple(map(slice, (None, *part.shape[1:])))
+                ordered[name][within][rows[rows >= 0]] = part[rows >= 0]
         return ordered

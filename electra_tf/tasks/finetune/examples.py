@@ -1,5 +1,6 @@
 """The examples of a split, and how texts and their labels are read from the columns of a table."""
 
+import itertools
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -61,9 +62,9 @@ class Examples:
             raise UserError(f"{self.source} has no labels: all are empty, null, NaN, - or -1")
         if not self.unlabelled:
             return self
-        kept = [index for index, label in enumerate(self.labels) if label is not None]
-        columns = ([each[index] for index in kept] for each in (self.labels, self.ids, self.rows, *self.inputs))
-        labels, ids, rows, *inputs = columns
+        is_kept = [label is not None for label in self.labels]
+        columns = (self.labels, self.ids, self.rows, *self.inputs)
+        labels, ids, rows, *inputs = (list(itertools.compress(column, is_kept)) for column in columns)
         return replace(self, inputs=tuple(inputs), labels=labels, ids=ids, rows=rows)
 
     def known(self, index: int) -> dict[str, Any]:

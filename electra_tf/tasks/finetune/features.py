@@ -32,8 +32,7 @@ def text_features(
     as many tokens as fit. The last window ends with the text. A text is read up to `max_bytes`.
 
     Args:
-        texts: one or two lists of N texts.
-        targets: the targets of the examples, by name: [N, ...].
+        texts, targets: one or two lists of N texts, and the targets of the examples, by name: [N, ...].
         max_seq_length: tokens of the longest row, special ones included; at least 3, of pairs 5.
         stride: tokens between the starts of two windows of a text; None to truncate, as for all pairs.
         texts_per_example: how many of the N, one after another, count as one example that was truncated: 1 or 2.

@@ -25,74 +25,45 @@ Outputs = dict[str, npt.NDArray[Any]]  # by name [N, ...], one row for each row 
 
 @dataclass(frozen=True)
 class EncodedExamples:
-    """Examples as model input.
-
-    Attributes:
-        features: the rows.
-        num_truncated: the number of examples that lost tokens because they were too long.
-        gold: what the examples are scored by beside the targets in `features`, with a fixed `repr`; None for nothing.
-        windows: of question answering, the places of the rows in their contexts.
-        notes: how the examples are scored, for result.json.
-    """
+    """Examples as model input."""
 
     features: Features
-    num_truncated: int = 0
-    gold: object = None
-    windows: Any = None
-    notes: Mapping[str, str] = field(default_factory=dict)
+    num_truncated: int = 0  # the examples that lost tokens because they were too long
+    gold: object = None  # what they are scored by beside the targets in `features`, with a fixed `repr`
+    windows: Any = None  # of question answering, the places of the rows in their contexts
+    notes: Mapping[str, str] = field(default_factory=dict)  # how they are scored, for result.json
 
 
 @dataclass(frozen=True)
 class Split:
-    """An evaluated split.
-
-    Attributes:
-        config: the settings of the run; `config.task` has those that the dev set chose.
-    """
+    """An evaluated split."""
 
     name: str
     examples: Examples
     encoded: EncodedExamples
-    config: FinetuningRunConfig
+    config: FinetuningRunConfig  # its `task` has the settings that the dev set chose
 
     @property
     def task(self) -> Any:
-        """The settings of the task."""
         return self.config.task
 
 
 class Kind(ABC):
-    """A kind of task: all that the rest of the program knows about it. P is whatever `predict` returns.
+    """A kind of task: all that the rest of the program knows about it. P is whatever `predict` returns."""
 
-    Attributes:
-        name: in `--task`, and in the setting `task.kind`.
-        settings: the class of the group `task`.
-        model: the encoder with its head, and the loss.
-        served: the functions of its SavedModel.
-        transformers: its head as one of transformers' classes.
-        is_for_own_data: whether `--task` takes its name; else only the names of its benchmarks.
-        text_columns: the setting for own data, where none is given.
-        glue_task: the task of GLUE that `--data_dir` means.
-        chosen: the settings that the dev set chooses, which are metrics of the same names.
-        primary: the metric that selects the best seed; "": the first one.
-        has_loss: whether the mean loss is a metric too.
-        number_format: of a predicted number in a file; "": all its digits.
-        truncation: the limit that a truncated example exceeds, with the settings `data` and `task`.
-    """
-
-    name: str
-    settings: type[Settings]
+    name: str  # in `--task`, and in the setting `task.kind`
+    settings: type[Settings]  # the class of the group `task`
     model: type[FinetuningTask]
     served: type[ServedModel]
     transformers: TransformersHead
-    is_for_own_data = True
-    text_columns: tuple[str, ...] = ()
-    glue_task: str | None = None
-    chosen: tuple[str, ...] = ()
-    primary = ""
-    has_loss = True
-    number_format = ""
-    truncation = "data.max_seq_length is {data.max_seq_length}"
+    is_for_own_data = True  # whether `--task` takes its name; else only the names of its benchmarks
+    text_columns: tuple[str, ...] = ()  # the setting for own data, where none is given
+    glue_task: str | None = None  # the task of GLUE that `--data_dir` means
+    chosen: tuple[str, ...] = ()  # the settings that the dev set chooses, which are metrics of the same names
+    primary = ""  # the metric that selects the best seed; "": the first one
+    has_loss = True  # whether the mean loss is a metric too
+    number_format = ""  # of a predicted number in a file; "": all its digits
+    truncation = "data.max_seq_length is {data.max_seq_length}"  # the limit that a truncated example exceeds
 
     @abstractmethod
     def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
@@ -145,7 +116,7 @@ class Kind(ABC):
         return tsv([names, *([cell(name, row[name], self.number_format) for name in names] for row in rows)])
 
     def files(self, split: Split, predictions: Any) -> dict[str, bytes]:
-        """Returns the files with the predictions for a split: contents by name."""
+        """Returns the files with the predictions for a split, by name."""
         return {f"predictions_{split.name}.tsv": self.content_of(self.rows(split, predictions))}
 
     def python_values(self, rows: list[dict[str, Any]]) -> list[Any]:

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from electra_tf.config.schema import lower_is_better
@@ -14,7 +14,13 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.finetune.benchmarks import PAPER_TASKS, SQUAD_TASKS
 
 SUMMARY, RESULT = "summary.json", "result.json"  # of all seeds, and in the directory of each
-_COLUMNS = ("median", "mean", "sigma", "min", "max")
+_STATISTICS: dict[str, Callable[[list[float]], float | None]] = {
+    "median": statistics.median,
+    "mean": statistics.fmean,
+    "sigma": lambda values: statistics.stdev(values) if len(values) > 1 else None,
+    "min": min,
+    "max": max,
+}
 
 
 def summarize(
@@ -40,7 +46,6 @@ def summarize(
 
 
 def write_summary(directory: str, summary: Mapping[str, Any]) -> None:
-    """Writes `summary.json` into a directory."""
     write_atomically(os.path.join(directory, SUMMARY), json.dumps(summary, indent=1, allow_nan=False).encode())
 
 
@@ -54,9 +59,6 @@ def seed_scores(summary: Mapping[str, Any]) -> dict[int, float]:
     """Returns the primary metric by seed; for `glue`, the mean over the tasks; NaN if a value is missing.
 
     A seed that only some of the tasks have, because an earlier command was interrupted, is left out.
-
-    Args:
-        summary: the content of a summary.json.
     """
     tasks = summary.get("tasks", [summary])
     by_seed: dict[int, list[float]] = {}
@@ -77,7 +79,6 @@ def milestone_scores(scores: Mapping[int, Mapping[int, float]], cost: RunCost) -
 
     Args:
         scores: by pre-training step, then by fine-tuning seed; NaN for a missing value.
-        cost: the cost of the pre-training run.
     Returns: for each step its FLOPs in both conventions; median and range over the seeds, None if a seed has no value;
         and each seed's score.
     """
@@ -135,22 +136,17 @@ def table(summaries: Sequence[Mapping[str, Any]]) -> str:
     """
     rows = []
     for summary in summaries:
-        task, scores = summary["task"], summary["statistics"]
-        tested = summary.get("test", {"statistics": {}})["statistics"]
-        for name, values in {**scores, **{f"test {metric}": of for metric, of in tested.items()}}.items():
-            metric = name.removeprefix("test ")
-            mark = " *" if metric == summary["primary_metric"] else ""
-            numbers = (shown(values[key], _scale(task, metric)) for key in _COLUMNS)
-            rows.append([task, name + mark, *numbers, str(values["n"])])
-    return markdown_table(["task", "metric", *_COLUMNS, "n"], rows)
+        task, primary = summary["task"], summary["primary_metric"]
+        for split, scores in (("", summary), ("test ", summary.get("test", {"statistics": {}}))):
+            for metric, values in scores["statistics"].items():
+                cells = _cells(task, metric, primary, [values[name] for name in _STATISTICS], split)
+                rows.append([*cells, str(values["n"])])
+    return markdown_table(["task", "metric", *_STATISTICS, "n"], rows)
 
 
 def score_table(task: str, primary_metric: str, metrics: Mapping[str, float]) -> str:
     """Returns a line for each metric, as `table` does for the statistics of several seeds."""
-    rows = []
-    for metric, value in metrics.items():
-        mark = " *" if metric == primary_metric else ""
-        rows.append([task, metric + mark, shown(None if math.isnan(value) else value, _scale(task, metric))])
+    rows = [_cells(task, metric, primary_metric, [value]) for metric, value in metrics.items()]
     return markdown_table(["task", "metric", "score"], rows)
 
 
@@ -159,28 +155,23 @@ def is_in_percent(task: str) -> bool:
     return task in (*SQUAD_TASKS, "question_answering")  # a converted model has the name of its kind
 
 
-def _scale(task: str, metric: str) -> float:
-    return 1.0 if lower_is_better(metric) or is_in_percent(task) else 100.0
+def shown(value: float | None, scale: float = 1.0, form: str = ".2f") -> str:
+    """A number as text, `-` for a missing one."""
+    return "-" if value is None or math.isnan(value) else format(value * scale, form)
+
+
+def _cells(task: str, metric: str, primary_metric: str, values: Iterable[float | None], split: str = "") -> list[str]:
+    scale = 1.0 if lower_is_better(metric) or is_in_percent(task) else 100.0
+    mark = " *" if metric == primary_metric else ""
+    return [task, f"{split}{metric}{mark}", *(shown(value, scale) for value in values)]
 
 
 def _statistics(metrics: Sequence[Mapping[str, float | None]]) -> dict[str, dict[str, Any]]:
     """By metric, its statistics over the seeds; all None if a seed has no value."""
-    by_metric: dict[str, dict[str, Any]] = {}
-    for name in metrics[0]:
-        values = [value for each in metrics if (value := each[name]) is not None]
-        of_all: dict[str, float | None] = dict.fromkeys(_COLUMNS)
-        if len(values) == len(metrics):
-            of_all = {
-                "median": statistics.median(values),
-                "mean": statistics.fmean(values),
-                "sigma": statistics.stdev(values) if len(values) > 1 else None,
-                "min": min(values),
-                "max": max(values),
-            }
-        by_metric[name] = {**of_all, "n": len(metrics)}
+    by_metric = {}
+    for metric in metrics[0]:
+        values = [value for each in metrics if (value := each[metric]) is not None]
+        is_known = len(values) == len(metrics)
+        of_seeds = {name: function(values) if is_known else None for name, function in _STATISTICS.items()}
+        by_metric[metric] = {**of_seeds, "n": len(metrics)}
     return by_metric
-
-
-def shown(value: float | None, scale: float = 1.0, form: str = ".2f") -> str:
-    """A number as text, `-` for a missing one."""
-    return "-" if value is None else format(value * scale, form)

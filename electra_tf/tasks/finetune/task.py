@@ -25,8 +25,7 @@ _LAYER = re.compile(r"electra/layer_(\d+)/")
 
 def head_layer(units: int, name: str, use_bias: bool = True) -> Linear:
     """Returns a dense layer that computes in float32, whatever the precision of the encoder."""
-    initializer = glorot_uniform()
-    return Linear(units, kernel_initializer=initializer, use_bias=use_bias, dtype="float32", name=name)
+    return Linear(units, kernel_initializer=glorot_uniform(), use_bias=use_bias, dtype="float32", name=name)
 
 
 def sequences_as_rows(batch: Batch, context: ForwardContext) -> tuple[Batch, ForwardContext]:
@@ -46,18 +45,15 @@ class FinetuningTask(Task):
 
     Attributes:
         seed: the seed of dropout; a variable, so that one traced step serves all seeds.
-        target_tensors: the targets in a batch, described as in `electra_tf.data.batch.TEXT_TENSORS`.
-        text_axes: the axes of a batch's text after the batch axis, in letters.
-        num_texts: C, where `text_axes` has it and it is the same for all examples; else 1.
-        reads_cls: whether the head reads the vector of [CLS] alone.
-        drops_only_last: whether Hugging Face's head has dropout before its last layer alone.
         hidden_layer, hidden_norm: the layers of Hugging Face's head below the last one; None where it has none.
     """
 
     config: FinetuningRunConfig
-    target_tensors: dict[str, tuple[str, tf.DType]]
-    text_axes, num_texts = "S", 1
-    reads_cls = drops_only_last = False
+    target_tensors: dict[str, tuple[str, tf.DType]]  # the targets in a batch, see `electra_tf.data.batch.TEXT_TENSORS`
+    text_axes = "S"  # the axes of a batch's text after the batch axis
+    num_texts = 1  # C, where `text_axes` has it and it is the same for all examples
+    reads_cls = False  # the head reads the vector of [CLS] alone
+    drops_only_last = False  # Hugging Face's head has dropout before its last layer alone
 
     def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)

@@ -22,37 +22,24 @@ MODERN_HIDDEN: Layers = {"head.dense": ("hidden",), "head.norm": ("LayerNorm",)}
 
 @dataclass(frozen=True)
 class WrittenHead:
-    """A trained head as one of transformers' classes.
+    """A trained head as one of transformers' classes."""
 
-    Attributes:
-        layers: of the class.
-        labels: the names of its outputs; None if it has none.
-        entries: of config.json, beside those of the labels.
-        notes: facts that a user of the class needs, whole sentences.
-    """
-
-    layers: Layers
+    layers: Layers  # of the class
     weights: Weights
-    labels: tuple[str, ...] | None = None
-    entries: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None  # the names of its outputs
+    entries: Mapping[str, Any] = field(default_factory=dict)  # of config.json, beside those of the labels
+    notes: tuple[str, ...] = ()  # facts that a user of the class needs, whole sentences
 
 
 @dataclass(frozen=True)
 class FoundHead:
-    """A head in a folder.
+    """A head in a folder."""
 
-    Attributes:
-        config: the content of config.json, at `path`.
-        layers: of its class.
-        num_outputs: the width of its last layer.
-    """
-
-    config: Mapping[str, Any]
+    config: Mapping[str, Any]  # the content of config.json, at `path`
     path: str
     encoder: EncoderConfig
-    layers: Layers
-    num_outputs: int
+    layers: Layers  # of its class
+    num_outputs: int  # the width of its last layer
 
     @property
     def labels(self) -> list[str]:
@@ -75,22 +62,14 @@ class FoundHead:
 
 
 class TransformersHead(ABC):
-    """How the head of a kind is written as one of transformers' classes, and read.
+    """How the head of a kind is written as one of transformers' classes, and read."""
 
-    Attributes:
-        ending: of the names of the classes, after the family's.
-        description, pipeline: what a model of the class is, for its card, and transformers' pipeline for it.
-        layers: of the class of each family; empty if transformers has no class.
-        electra_linear: of ELECTRA's class for a head `linear`, where they are others.
-        noted: the settings of the task that config.json has no entry for.
-    """
-
-    ending: str
-    description: str
-    pipeline: str
-    layers: Mapping[str, Layers]
-    electra_linear: Layers = {}
-    noted: tuple[str, ...] = ()
+    ending: str  # of the names of the classes, after the family's
+    description: str  # what a model of the class is, for its card
+    pipeline: str  # transformers' name for it
+    layers: Mapping[str, Layers]  # of the class of each family; empty if transformers has no class
+    electra_linear: Layers = {}  # of ELECTRA's class for a head `linear`, where they are others
+    noted: tuple[str, ...] = ()  # the settings of the task that config.json has no entry for
 
     @abstractmethod
     def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:

@@ -9,7 +9,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.data.tables import Table
 from electra_tf.finetuning.seeds import run_seeds
-from electra_tf.tasks.finetune.config import with_lengths
 from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.source import load_trained
@@ -64,10 +63,10 @@ def again(tmp_path, tiny_encoder):
         given = read(read_values(None, [*texts.items(), *settings])[0], first, tiny_encoder.encoder)
         run = RunDirectory(tmp_path / "seed_0")
         run.create()
-        run.write_config(with_lengths(given.config, given.given, given.source, 5), given.given)
+        run.write_config(given.config_for(5), given.given)
         values, _ = read_values(run.config_file, overrides)
         other = read(values, second, tiny_encoder.encoder.model_copy(update=encoder))
-        return with_lengths(other.config, other.given, other.source, 500)
+        return other.config_for(500)
 
     return build
 
