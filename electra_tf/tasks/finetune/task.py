@@ -171,3 +171,23 @@ class FinetuningTask(Task):
         depth = int(layer[1]) + 1 if layer else num_layers if "/final_LayerNorm/" in name else 0
         above = num_layers + (2 if optimizer.layerwise_decay_top == "authors" else 1) - depth
         return optimizer.layerwise_decay**above
+
+
+class LogitsTask(FinetuningTask):
+    """A task whose head ends in one dense layer, with an output for each label, or one.
+
+    A subclass defines `target_tensors`, `forward`, which returns logits, and `row_losses`.
+    """
+
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
+        super().__init__(config, **model_options)
+        self.num_outputs = len(getattr(config.task, "labels", ())) or 1
+        self.output_layer = head_layer(self.num_outputs, "classifier")
+        self.add_hidden_layers()
+
+    def logits(self, vectors: tf.Tensor, context: ForwardContext) -> tf.Tensor:
+        """Returns the head's outputs for vectors of the encoder: [..., H] -> [..., C] float32."""
+        return self.output_layer(self.head_input(vectors, context))
+
+    def outputs(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"logits": forward}

@@ -5,7 +5,7 @@ the number of questions, and K the beam size: the number of starts in a window, 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,29 @@ class PredictedAnswer(NamedTuple):
     def text(self) -> str:
         """The text of the best span, regardless of the null odds; "" without spans."""
         return self.spans[0].text if self.spans else ""
+
+
+class Answers(NamedTuple):
+    """The answers to the questions of a split, in their order, and the null odds above which a question has none.
+
+    Attributes:
+        threshold: that of the settings or, if it is null, the one with the highest F1 on a split with answers; None in
+            version 1.1 and for a split without answers: each question has one.
+    """
+
+    answers: list[PredictedAnswer]
+    threshold: float | None
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """By id, "" for no answer."""
+        highest = math.inf if self.threshold is None else self.threshold
+        return {answer.id: "" if (answer.null_odds or 0.0) > highest else answer.text for answer in self.answers}
+
+    @property
+    def null_odds(self) -> dict[str, float]:
+        """By id; empty in version 1.1."""
+        return {answer.id: answer.null_odds for answer in self.answers if answer.null_odds is not None}
 
 
 class Spans(NamedTuple):
@@ -133,17 +156,6 @@ def predicted_answers(
     return answers
 
 
-def predictions_of(answers: Sequence[PredictedAnswer], null_threshold: float | None) -> dict[str, str]:
-    """Returns the content of the official predictions file: text by id, "" where null odds are above the threshold."""
-    highest = math.inf if null_threshold is None else null_threshold
-    return {answer.id: "" if (answer.null_odds or 0.0) > highest else answer.text for answer in answers}
-
-
-def nbest_of(answers: Sequence[PredictedAnswer]) -> dict[str, list[dict[str, Any]]]:
-    """Returns the content of the n-best file: by id, a list of objects with the fields of `AnswerSpan`."""
-    return {answer.id: [span._asdict() for span in answer.spans] for answer in answers}
-
-
 def best_positions(outputs: Mapping[str, tf.Tensor], lengths: tf.Tensor, size: int) -> dict[str, tf.Tensor]:
     """Returns the best starts and ends of windows.
 
@@ -198,8 +210,8 @@ def allowed_spans(
         token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
             contexts.
     """
-    starts = tf.cast(best["start"], tf.int64)[:, :, tf.newaxis], best["start_score"][:, :, tf.newaxis]
-    (first, start_score), (last, end_score) = starts, (tf.cast(best["end"], tf.int64), best["end_score"])
+    first, start_score = tf.cast(best["start"], tf.int64)[:, :, tf.newaxis], best["start_score"][:, :, tf.newaxis]
+    last, end_score = tf.cast(best["end"], tf.int64), best["end_score"]
     position = windows.position[:, tf.newaxis, tf.newaxis]
     allowed = (first >= position) & (last < position + windows.length[:, tf.newaxis, tf.newaxis])
     allowed &= (last >= first) & (last - first < max_answer_length) & tf.math.is_finite(start_score + end_score)

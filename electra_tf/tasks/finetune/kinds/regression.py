@@ -10,14 +10,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.batch import Batch
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kind import Split
-from electra_tf.tasks.finetune.kinds.sentence import (
-    NUMBER,
-    Sentence,
-    SentenceConfig,
-    SentenceHead,
-    SentenceTask,
-    ServedSentences,
-)
+from electra_tf.tasks.finetune.kinds.sentence import NUMBER, Sentence, SentenceConfig, SentenceHead, SentenceTask
 from electra_tf.tasks.finetune.labels import numbers
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.served import ServedOutputs
@@ -27,18 +20,13 @@ class RegressionTask(SentenceTask):
     """Predicts a number, scaled so that those of the training are in [0, 1]."""
 
     target_tensors = {"targets": ("", tf.float32)}
+    verb = "regress"
 
     def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
         return tf.square(forward[:, 0] - batch["targets"])
 
-
-class ServedRegression(ServedSentences):
-    """Serves a model for a number."""
-
-    default = "regress"
-
-    def outputs_of(self, logits: tf.Tensor) -> ServedOutputs:
-        config = self._config
+    def predictions(self, logits: tf.Tensor) -> ServedOutputs:
+        config = self.config.task
         value = config.min_value + tf.cast(logits[:, 0], tf.float64) * (config.max_value - config.min_value)
         return {"value": tf.cast(value, tf.float32)}
 
@@ -46,7 +34,7 @@ class ServedRegression(ServedSentences):
 class Regression(Sentence):
     """A number for each example."""
 
-    name, model, served = "regression", RegressionTask, ServedRegression
+    name, model = "regression", RegressionTask
     transformers = SentenceHead(NUMBER, "torch.nn.modules.linear.Identity")
     metrics = ("spearmanr", "pearson", "mse")
     labels_in = staticmethod(numbers)
@@ -63,8 +51,8 @@ class Regression(Sentence):
     def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[np.float64]:
         return task.min_value + logits[:, 0].astype(np.float64) * (task.max_value - task.min_value)
 
-    def named(self, decisions: npt.NDArray[np.float64], task: SentenceConfig) -> list[Any]:
-        return decisions.tolist()
+    def named(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> list[Any]:
+        return self.decisions(logits, task).tolist()
 
     def scores(self, split: Split, logits: npt.NDArray[np.float32]) -> dict[str, float]:
         gold = np.asarray(split.examples.gold, np.float64)

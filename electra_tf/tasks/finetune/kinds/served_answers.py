@@ -37,9 +37,8 @@ class ServedAnswers(ServedModel):
         super().__init__(task, tokenizer, shapes)
 
     def served(self) -> dict[str, Served]:
-        texts = self.texts("question", "context")
-        answer: dict[str, Served] = {"answer": (self._answer, texts), "answer_ids": (self._answer_ids, self.ids())}
-        return {**answer, **super().served()}
+        answer: Served = (self._answer, self.texts("question", "context"))
+        return {"answer": answer, "answer_ids": self.for_ids(self._head), **super().served()}
 
     def _answer(self, question: tf.Tensor, context: tf.Tensor) -> ServedOutputs:
         """The answers to questions. A long context is cut into overlapping windows, and all of them are searched.
@@ -88,12 +87,11 @@ class ServedAnswers(ServedModel):
         outputs |= {f"nbest_{name}": listed[name] for name in ("text", "start", "end", "score", "probability")}
         return {**outputs, "num_answers": tf.cast(listed["num_answers"], tf.int32), "truncated": truncated}
 
-    def _answer_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """The outputs of the head for token ids, for callers who choose spans themselves.
+    def _head(self, rows: Rows) -> ServedOutputs:
+        """The outputs of the head, for callers who choose spans themselves.
 
         Args:
-            input_ids, input_mask, segment_ids: [N, T] int32: [CLS] question [SEP] context [SEP], segment 1 from the
-                context on; the mask is 1 for a token, 0 for padding.
+            rows: [N, T] each: [CLS] question [SEP] context [SEP], segment 1 from the context on.
         Returns: with the joint head and K, its beam:
             start_top_index [N, K] int32, start_top_log_probs [N, K] float32: the best starts.
             end_top_index [N, K, K] int32, end_top_log_probs [N, K, K] float32: the best ends for each of them.
@@ -102,9 +100,6 @@ class ServedAnswers(ServedModel):
         With the classifier:
             answerable_logits: [N] float32, positive for "no answer".
         """
-        return self._head(self.checked_rows(input_ids, input_mask, segment_ids))
-
-    def _head(self, rows: Rows) -> ServedOutputs:
         task, batch = self.get_task(), rows._asdict()
         return task.outputs(batch, task(batch))
 
