@@ -174,9 +174,9 @@ class FinetuningTask(Task):
 
 
 class LogitsTask(FinetuningTask):
-    """A task whose head ends in one dense layer, with an output for each label, or one.
+    """A task whose head ends in one dense layer, which gives a logit for each label, or one.
 
-    A subclass defines `target_tensors`, `forward`, which returns logits, and `row_losses`.
+    A subclass defines `target_tensors` and `row_losses`.
     """
 
     def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
@@ -185,8 +185,10 @@ class LogitsTask(FinetuningTask):
         self.output_layer = head_layer(self.num_outputs, "classifier")
         self.add_hidden_layers()
 
-    def logits(self, vectors: tf.Tensor, context: ForwardContext) -> tf.Tensor:
-        """Returns the head's outputs for vectors of the encoder: [..., H] -> [..., C] float32."""
+    def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
+        """Logits: [B, C] float32 if the head reads [CLS], else [B, S, C]."""
+        output = self.encode(batch, context)
+        vectors = output.pooled_output if self.reads_cls else output.sequence_output
         return self.output_layer(self.head_input(vectors, context))
 
     def outputs(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:

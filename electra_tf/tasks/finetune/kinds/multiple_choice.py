@@ -60,10 +60,9 @@ class MultipleChoiceConfig(Settings):
 class MultipleChoiceTask(LogitsTask):
     """Scores each choice with its context: logits [B, C] float32, the lowest number where an example has no choice.
 
-    A batch has B examples of C sequences of S tokens. The head of a sequence is dropout and a dense layer on the vector
-    of [CLS], or that of ElectraForMultipleChoice, which has another dense layer and GELU before them, of
-    BertForMultipleChoice, which has tanh instead, or of ModernBertForMultipleChoice, which has GELU and a LayerNorm.
-    The loss of an example is its cross-entropy over choices.
+    The head of a sequence is dropout and a dense layer on the vector of [CLS], or that of ElectraForMultipleChoice,
+    which has another dense layer and GELU before them, of BertForMultipleChoice, which has tanh instead, or of
+    ModernBertForMultipleChoice, which has GELU and a LayerNorm. The loss is the cross-entropy over choices.
     Source: models/electra, models/bert and models/modernbert of transformers 5.
     """
 
@@ -72,8 +71,8 @@ class MultipleChoiceTask(LogitsTask):
     reads_cls = drops_only_last = True
 
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        rows, context = sequences_as_rows(batch, context)
-        logits = self.logits(self.encode(rows, context).pooled_output, context)  # [B C, 1]
+        """[B, C] float32 logits."""
+        logits = super().forward(*sequences_as_rows(batch, context))  # [B C, 1]
         is_choice = batch["input_mask"][:, :, 0] > 0
         return tf.where(is_choice, tf.reshape(logits, tf.shape(is_choice)), logits.dtype.min)
 
@@ -97,11 +96,9 @@ class ServedChoice(ServedModel):
         }
 
     def _choose(self, context: tf.Tensor, choices: tf.Tensor) -> ServedOutputs:
-        """The scores of the choices of each context.
+        """The scores of the choices [N, C] of each context [N], string, UTF-8.
 
-        Args:
-            context: [N] string, UTF-8.
-            choices: [N, C] string: each choice with its question, as in a training file; "" where a context has fewer.
+        Args: choices: each with its question, as in a training file; "" where a context has fewer.
         Returns: the outputs of `_chosen`; `truncated` [N] bool, whether the context or a choice was cut.
         """
         num_contexts, num_choices, room = tf.size(context), tf.shape(choices)[1], self.shapes.max_seq_length - 3
@@ -144,10 +141,7 @@ class ChoiceHead(TransformersHead):
 
     ending, pipeline = "ForMultipleChoice", "multiple-choice"
     description = "that chooses one of several texts to follow a context."
-    layers = {
-        "Electra": {"sequence_summary.summary": ("hidden",), "classifier": ("dense",)},
-        **CLS_LAYERS,
-    }
+    layers = {"Electra": {"sequence_summary.summary": ("hidden",), "classifier": ("dense",)}, **CLS_LAYERS}
     electra_linear = {"classifier": ("dense",)}
 
     def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
@@ -285,11 +279,10 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
 def _index(label: Any, num_choices: int, where: str) -> int | None:
     if is_missing(label) or text_of(label) in NO_LABEL:
         return None
-    is_letter = isinstance(label, str) and len(label) == 1 and label.isalpha()
     try:
-        index = ord(label) - ord("A") if is_letter else float(label)
+        index = float(label)
     except (TypeError, ValueError, OverflowError):
-        index = -1
+        index = ord(label) - ord("A") if isinstance(label, str) and len(label) == 1 else -1
     if index not in range(num_choices):
         last = num_choices - 1
         raise UserError(

@@ -17,8 +17,7 @@ from electra_tf.models.layers import ForwardContext, Linear
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
-from electra_tf.tasks.finetune.kinds.answers import Answers, predicted_answers
-from electra_tf.tasks.finetune.kinds.served_answers import ServedAnswers
+from electra_tf.tasks.finetune.kinds.answers import Answers, ServedAnswers, predicted_answers
 from electra_tf.tasks.finetune.kinds.squad import (
     AnswerLanguage,
     Question,
@@ -43,19 +42,12 @@ _MAX_DROPPED = 0.05  # the largest share of training questions without their ans
 
 
 class SpanLogits(NamedTuple):
-    """The head's outputs for a batch.
+    """The head's outputs for a batch, float32."""
 
-    Attributes:
-        hidden: [B, S, H] float32, the encoder's output, or with `head: huggingface` that of the layers above it.
-        allowed: [B, S] float32, 1 where a span may begin or end.
-        start_logits: [B, S] float32, lowered by 1000 where a span may not begin.
-        answerable_logits: [B] float32, positive for "no answer"; None without that classifier.
-    """
-
-    hidden: tf.Tensor
-    allowed: tf.Tensor
-    start_logits: tf.Tensor
-    answerable_logits: tf.Tensor | None
+    hidden: tf.Tensor  # [B, S, H], of the encoder, or with `head: huggingface` of the layers above it
+    allowed: tf.Tensor  # [B, S], 1 where a span may begin or end
+    start_logits: tf.Tensor  # [B, S], lowered by 1000 where a span may not begin
+    answerable_logits: tf.Tensor | None  # [B], positive for "no answer"; None without that classifier
 
 
 class QuestionAnsweringConfig(Settings):
@@ -106,11 +98,7 @@ class QuestionAnsweringTask(FinetuningTask):
     Source: finetune/qa/qa_tasks.py of the authors' code.
     """
 
-    target_tensors = {
-        "start_positions": ("", tf.int32),
-        "end_positions": ("", tf.int32),
-        "is_impossible": ("", tf.int32),
-    }
+    target_tensors = dict.fromkeys(("start_positions", "end_positions", "is_impossible"), ("", tf.int32))
 
     def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
@@ -287,13 +275,13 @@ class QuestionAnswering(Kind):
         answers = predicted_answers(windows, outputs, version_2=task.version_2, **sizes)
         found = Answers(answers, task.null_threshold if task.version_2 else None)
         if found.threshold is None and task.version_2 and split.examples.labels is not None:
-            arguments = split.examples.inputs[0], found.texts, found.null_odds, _answer_language(split)
-            found = found._replace(threshold=choose_null_threshold(*arguments))
+            compared = split.examples.inputs[0], found.texts, found.null_odds, windows.notes["answer_language"]
+            found = found._replace(threshold=choose_null_threshold(*compared))
         return found
 
     def scores(self, split: Split, answers: Answers) -> dict[str, float]:
         questions, texts = split.examples.inputs[0], {answer.id: answer.text for answer in answers.answers}
-        language, threshold = _answer_language(split), answers.threshold
+        language, threshold = split.encoded.notes["answer_language"], answers.threshold
         if threshold is None:  # version 1.1
             return squad_v1_scores(questions, texts, language)
         odds = {name: 1.0 + (odds > threshold) for name, odds in answers.null_odds.items()}  # above 1.0: no answer
@@ -348,10 +336,6 @@ def _products(layer: Linear, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Te
         layer.build((None, 2 * size))
     kernel, bias = layer.tensors()
     return tf.tensordot(first, kernel[:size], 1), tf.tensordot(second, kernel[size:], 1) + bias
-
-
-def _answer_language(split: Split) -> AnswerLanguage:
-    return cast(AnswerLanguage, split.encoded.notes["answer_language"])
 
 
 def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:

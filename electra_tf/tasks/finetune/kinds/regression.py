@@ -42,8 +42,7 @@ class Regression(Sentence):
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if task.labels or task.class_weights:
             raise UserError("labels and class_weights have no effect in a regression; remove them")
-        smallest, largest = target_range(train)
-        return {"min_value": smallest, "max_value": largest}
+        return target_range(train)
 
     def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[np.float32]:
         return scaled_targets(examples, task.min_value, task.max_value)
@@ -59,14 +58,14 @@ class Regression(Sentence):
         return sentence_scores(self.metric_names(split), self.decisions(logits, split.task), gold)
 
 
-def target_range(examples: Examples) -> tuple[float, float]:
-    """Returns the smallest and the largest label of a training split. Raises: UserError: they are equal."""
+def target_range(examples: Examples) -> dict[str, float]:
+    """Returns the settings of the range of a training split's labels. Raises: UserError: all are equal."""
     smallest, largest = min(examples.gold), max(examples.gold)
     if smallest == largest:
         raise UserError(f"{examples.source} has only the label {smallest}; training needs different numbers")
-    return smallest, largest
+    return {"min_value": smallest, "max_value": largest}
 
 
-def scaled_targets(examples: Examples, smallest: float, largest: float) -> npt.NDArray[np.float32]:
-    """Returns the labels, scaled so that `smallest` becomes 0 and `largest` becomes 1: [N] float32."""
-    return ((np.array(examples.gold, np.float64) - smallest) / (largest - smallest)).astype(np.float32)
+def scaled_targets(examples: Examples, min_value: float, max_value: float) -> npt.NDArray[np.float32]:
+    """Returns the labels, scaled so that `min_value` becomes 0 and `max_value` becomes 1: [N] float32."""
+    return ((np.array(examples.gold, np.float64) - min_value) / (max_value - min_value)).astype(np.float32)

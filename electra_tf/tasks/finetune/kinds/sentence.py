@@ -14,18 +14,9 @@ from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.settings import Count, DropoutRate, MayChange, Positive, Real, Settings
-from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
-from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue_texts
-from electra_tf.tasks.finetune.examples import (
-    DataFile,
-    Examples,
-    NewColumns,
-    read_examples,
-    read_new_texts,
-    with_swapped_pairs,
-)
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_texts, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.labels import class_weights, label_set
@@ -82,17 +73,13 @@ class SentenceTask(LogitsTask):
 
     The head is the authors' (dropout and a dense layer), or that of ElectraForSequenceClassification, which has another
     dense layer and GELU before it, of BertForSequenceClassification, which has tanh instead, or of
-    ModernBertForSequenceClassification, which has GELU and a LayerNorm. It computes in float32, whatever the precision
-    of the encoder.
+    ModernBertForSequenceClassification, which has GELU and a LayerNorm.
     The loss is the cross-entropy, the mean of the labels' binary cross-entropies, or the squared error.
     Source: finetune/classification/classification_tasks.py of the authors' code.
     """
 
     reads_cls = True
     verb = "classify"  # the name of the served function
-
-    def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        return self.logits(self.encode(batch, context).pooled_output, context)
 
     def label_weights(self) -> tf.Tensor:
         """The weight of each label in the loss: [C] float32."""
@@ -146,10 +133,8 @@ class ServedSentences(ServedModel):
         return {**task.predictions(tf.cast(means, tf.float32)), "truncated": is_cut}
 
     def _predict_pairs(self, text: tf.Tensor, text_pair: tf.Tensor) -> ServedOutputs:
-        """The predictions for pairs of texts.
+        """The predictions for pairs of texts, [N] string, UTF-8.
 
-        Args:
-            text, text_pair: [N] string, UTF-8: the first and the second text of each pair.
         Returns: the outputs of `_predicted`; `truncated` [N] bool, whether one of the texts was cut.
         """
         # One call for both inputs, so that the graph has the tokenizer's operations once.
@@ -181,10 +166,7 @@ class SentenceHead(TransformersHead):
     """
 
     ending, description, pipeline = "ForSequenceClassification", "that labels texts.", "text-classification"
-    layers = {
-        "Electra": {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)},
-        **CLS_LAYERS,
-    }
+    layers = {"Electra": {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)}, **CLS_LAYERS}
     noted = ("text_columns", "label_column", "stride")
 
     def __init__(self, problem_type: str, activation: str | None = None, notes: tuple[str, ...] = ()):
@@ -249,9 +231,8 @@ def linear_as_pairs(
     The first layer computes z and -z for each label; GELU(z) - GELU(-z) = z. The other hidden units stay 0. The error
     is a few roundings of z, for any x.
 
-    Args:
-        kernel: [H, C] float32 with 2 C <= H.        bias: [C] float32.
-    Returns: float32, `hidden/kernel` [H, H], `hidden/bias` [H], `dense/kernel` [H, C] and `dense/bias` [C].
+    Args: kernel, bias: [H, C] with 2 C <= H, and [C].
+    Returns: `hidden/kernel` [H, H], `hidden/bias` [H], `dense/kernel` [H, C] and `dense/bias` [C].
     """
     hidden_size, num_labels = kernel.shape
     hidden, hidden_bias = np.zeros([hidden_size, hidden_size], np.float32), np.zeros(hidden_size, np.float32)
@@ -265,18 +246,12 @@ def linear_as_pairs(
 
 
 class Sentence(Kind):
-    """A kind of task whose model is a `SentenceTask`. P is the logits of the examples, [N, C] float32.
-
-    Attributes:
-        metrics: on a user's own data.
-        has_one_label: whether the probabilities of the labels sum to 1.
-        labels_in(table, column): the labels in a column, see `Examples`; with `known` labels also those of the task.
-    """
+    """A kind of task whose model is a `SentenceTask`. P is the logits of the examples, [N, C] float32."""
 
     settings, served, text_columns = SentenceConfig, ServedSentences, ("text",)
-    metrics: tuple[str, ...]
-    has_one_label = False
-    labels_in: Callable[..., list[Any]]
+    metrics: tuple[str, ...]  # on a user's own data
+    has_one_label = False  # the probabilities of the labels sum to 1
+    labels_in: Callable[..., list[Any]]  # of a table, in a column; `known`: the labels of the task
 
     @abstractmethod
     def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[Any]:
@@ -299,12 +274,10 @@ class Sentence(Kind):
 
     def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         task, benchmark = config.task, GLUE_TASKS.get(config.name)
-        labels_in = functools.partial(self.labels_in, known=task.labels)
-        if new is None:
-            return read_examples(path, task.text_columns, task.label_column, labels_in)
-        if benchmark and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
+        is_of_glue = isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))
+        if benchmark and new and is_of_glue:
             return read_glue_texts(benchmark, path, *new)
-        return read_new_texts(path, task, new, labels_in)
+        return read_texts(path, task, new, functools.partial(self.labels_in, known=task.labels))
 
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool

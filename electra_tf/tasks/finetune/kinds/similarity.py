@@ -16,7 +16,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, MayChange, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_examples, read_new_texts
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_examples, read_texts
 from electra_tf.tasks.finetune.features import text_features, with_choices
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.kinds.regression import scaled_targets, target_range
@@ -107,10 +107,8 @@ class ServedSimilarity(ServedModel):
         }
 
     def _similarity(self, text: tf.Tensor, text_pair: tf.Tensor) -> ServedOutputs:
-        """The similarity of two texts.
+        """The similarity of two texts, [N] string, UTF-8.
 
-        Args:
-            text, text_pair: [N] string, UTF-8.
         Returns:
             cosine: [N] float32.        truncated: [N] bool, whether one of the texts was cut.
         """
@@ -149,7 +147,7 @@ class Similarity(Kind):
         """
         task = config.task
         if new is not None:
-            return read_new_texts(path, task, new, None if task.is_contrastive else numbers)
+            return read_texts(path, task, new, None if task.is_contrastive else numbers)
         columns, label = task.text_columns, task.label_column
         if len(columns) != 2:
             raise UserError(f"text_columns {' '.join(columns)}: task=similarity needs two columns")
@@ -159,22 +157,18 @@ class Similarity(Kind):
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if train.gold[0] is True:
-            logger.info(
-                "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
-                "column, name it as label_column",
-                train.source,
-                task.label_column,
-            )
+            found = f"{train.source} has no scores in {task.label_column!r}"
+            what = "a text learns to find its own among other pairs"
+            logger.info("%s: %s; for scores in another column, name it as label_column", found, what)
             return {"is_contrastive": True}
-        smallest, largest = target_range(train)
-        return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
+        return {"is_contrastive": False, **target_range(train)}
 
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
     ) -> EncodedExamples:
         """Returns features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end."""
         task = config.task
-        targets: dict[str, npt.NDArray[np.float32]] = {}
+        targets = {}
         if examples.labels is not None:
             if (examples.labels[0] is True) != task.is_contrastive:
                 has, trained = ("scores", "none") if task.is_contrastive else ("no scores", "some")
@@ -182,9 +176,7 @@ class Similarity(Kind):
                     f"{examples.source} has {has} in {task.label_column!r}, the training file has {trained}; give "
                     "scores in all files, or in none"
                 )
-            is_scored = not task.is_contrastive
-            scores = scaled_targets(examples, task.min_value, task.max_value) if is_scored else np.ones(len(examples))
-            targets = {"targets": scores.astype(np.float32)}
+            targets["targets"] = scaled_targets(examples, task.min_value, task.max_value)
         texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
         single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None, texts_per_example=2)
         return replace(single, features=with_choices(single.features, [2] * len(examples), targets))

@@ -26,20 +26,13 @@ class ContextWindows(NamedTuple):
     """The windows of several questions, one question after the other: [W] int64 each.
 
     A window becomes a row [CLS] question [SEP] part of the context [SEP]. A context without tokens has no window.
-
-    Attributes:
-        question: the index of the window's question.
-        position: the position in the row at which the context begins.
-        first_token: the context's first token in the window, as an index into the tokens of all contexts.
-        length: the number of the context's tokens in the window.
-        is_max_context: [W, (tokens of the context)] bool, True in the window in which the token has the most context.
     """
 
-    question: tf.Tensor
-    position: tf.Tensor
-    first_token: tf.Tensor
-    length: tf.Tensor
-    is_max_context: tf.RaggedTensor
+    question: tf.Tensor  # the index of the window's question
+    position: tf.Tensor  # the position in the row at which the context begins
+    first_token: tf.Tensor  # the context's first token in the window, as an index into the tokens of all contexts
+    length: tf.Tensor  # the number of the context's tokens in the window
+    is_max_context: tf.RaggedTensor  # [W, (tokens)] bool, True in the window in which the token has the most context
 
     def parts(self, query: tf.RaggedTensor, contexts: tf.RaggedTensor) -> list[tf.RaggedTensor]:
         """Returns the tokens of each window's question and of its part of the context, [W, (tokens)] each."""
@@ -52,11 +45,9 @@ def context_windows(
     """Cuts the contexts of questions into windows.
 
     Args:
-        query: [Q, (tokens)] int32, the result of `cut_query`.
-        contexts: [C, (tokens)] int32.
+        query, contexts: [Q, (tokens)] int32, the result of `cut_query`; and [C, (tokens)] int32.
         context_of: [Q] int64, the index of each question's context.
-        max_seq_length: tokens of the longest row.
-        doc_stride: tokens between the starts of two windows.
+        max_seq_length, doc_stride: see `squad_windows`.
     """
     room = max_seq_length - 3 - query.row_lengths()  # beside [CLS] and two [SEP]
     stride = tf.minimum(room, doc_stride)
@@ -87,9 +78,7 @@ def _is_max_context(first_number: tf.Tensor, length: tf.Tensor) -> tf.RaggedTens
     A token's score in a window is the smaller of the numbers of tokens to its left and to its right, plus 1 % of the
     window's length, as in BERT's code. Of windows with equal scores the first is marked.
 
-    Args:
-        first_number: [W] int64, the number of each window's first token; a token has one number in all windows.
-        length: [W] int64, the number of tokens in each window.
+    Args: first_number: [W] int64, the number of each window's first token; a token has one number in all windows.
     Returns: [W, (tokens)] bool.
     """
     left, right = tf.ragged.range(length).values, tf.ragged.range(length - 1, -1, -1).values
@@ -110,18 +99,34 @@ class SquadWindows(EncodedExamples):
     A row of the features is [CLS] question [SEP] context [SEP], of which the last two parts have segment 1; the
     targets for training are `start_positions`, `end_positions` and `is_impossible`. A question is truncated, too, if
     its context is longer than the windows reach.
-
-    Attributes:
-        questions: all questions, including those without a window.
-        windows: the positions of the rows.
-        token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
-            distinct contexts, one context after another.
     """
 
-    questions: Sequence[Question]
-    windows: ContextWindows
-    token_starts: tf.Tensor
-    token_ends: tf.Tensor
+    questions: Sequence[Question]  # all, including those without a window
+    windows: ContextWindows  # of the rows
+    token_starts: tf.Tensor  # [tokens] int64, the first character of each token of all distinct contexts
+    token_ends: tf.Tensor  # exclusive
+
+
+class Contexts:
+    """The distinct contexts of questions, each tokenized once, up to `max_bytes` bytes and tokens.
+
+    Attributes:
+        of_question: [Q] int64, the index of each question's context.
+        tokens: [C, (tokens)] int32.
+        starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
+        is_cut: [C] bool, whether a context has more bytes.
+    """
+
+    def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int):
+        index_of: dict[str, int] = {}
+        of_question = [index_of.setdefault(question.context, len(index_of)) for question in questions]
+        self.of_question = np.array(of_question, np.int64)
+        contexts, longest, parts = list(index_of), max_bytes(max_seq_length, is_windowed=True), []
+        for begin, end in batches(len(contexts)):
+            texts, is_cut = cut_texts(tf.constant(contexts[begin:end], tf.string), longest)
+            parts.append([is_cut, *(cut(each, longest) for each in tokenizer.tokenize_with_offsets(texts))])
+        is_cut, self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
+        self.is_cut, self.starts, self.ends = is_cut.numpy(), starts.values, ends.values
 
 
 def squad_windows(
@@ -131,7 +136,7 @@ def squad_windows(
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
-    contexts: "_Contexts | None" = None,
+    contexts: Contexts | None = None,
     chosen: Sequence[int] | None = None,
 ) -> SquadWindows:
     """Returns the windows of questions.
@@ -143,7 +148,7 @@ def squad_windows(
         contexts: those of the questions, if they have been tokenized before.
         chosen: the indices of the questions that get windows, ascending; None: all.
     """
-    contexts = contexts or _Contexts(questions, tokenizer, max_seq_length)
+    contexts = contexts or Contexts(questions, tokenizer, max_seq_length)
     chosen = range(len(questions)) if chosen is None else chosen
     rows, of_batches, num_truncated = [], [], 0
     for begin, end in batches(len(chosen)):
@@ -178,12 +183,10 @@ def training_windows(
     tokens that hold characters of the nearest such place are its span. The authors' code searches the answer's tokens
     in its words, takes the first ones found ("50" in "50-50"), all of the words if there are none, and drops U+00A0.
 
-    Args:
-        questions: each has an answer or is impossible.
-        lengths: see `squad_windows`.
+    Args: questions, lengths: each has an answer or is impossible; see `squad_windows`.
     Returns: the windows, and the ids of the dropped questions.
     """
-    contexts = _Contexts(questions, tokenizer, lengths["max_seq_length"])
+    contexts = Contexts(questions, tokenizer, lengths["max_seq_length"])
     starts, ends, splits = (each.numpy() for each in (contexts.starts, contexts.ends, contexts.tokens.row_splits))
     parts = [slice(*splits[context : context + 2]) for context in contexts.of_question]
     spans = [_answer_span(each, starts[part], ends[part]) for each, part in zip(questions, parts, strict=True)]
@@ -203,28 +206,6 @@ def training_windows(
     }
     dropped = [question.id for question, span in zip(questions, spans, strict=True) if span is None]
     return replace(windows, features=replace(windows.features, row_targets=targets)), dropped
-
-
-class _Contexts:
-    """The distinct contexts of questions, each tokenized once, up to `max_bytes` bytes and tokens.
-
-    Attributes:
-        of_question: [Q] int64, the index of each question's context.
-        tokens: [C, (tokens)] int32.
-        starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
-        is_cut: [C] bool, whether a context has more bytes.
-    """
-
-    def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int):
-        index_of: dict[str, int] = {}
-        of_question = [index_of.setdefault(question.context, len(index_of)) for question in questions]
-        self.of_question = np.array(of_question, np.int64)
-        contexts, longest, parts = list(index_of), max_bytes(max_seq_length, is_windowed=True), []
-        for begin, end in batches(len(contexts)):
-            texts, is_cut = cut_texts(tf.constant(contexts[begin:end], tf.string), longest)
-            parts.append([is_cut, *(cut(each, longest) for each in tokenizer.tokenize_with_offsets(texts))])
-        is_cut, self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
-        self.is_cut, self.starts, self.ends = is_cut.numpy(), starts.values, ends.values
 
 
 def _answer_span(

@@ -15,7 +15,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
-from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split, cell
@@ -60,9 +59,6 @@ class TaggingTask(LogitsTask):
 
     target_tensors = {"label_ids": ("S", tf.int32), "label_weights": ("S", tf.float32)}
 
-    def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        return self.logits(self.encode(batch, context).sequence_output, context)
-
     def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label_ids"], logits=forward)
         return tf.reduce_sum(losses * batch["label_weights"], axis=1)
@@ -82,12 +78,10 @@ class ServedTagging(ServedModel):
         return {"tag": tag, "tag_ids": self.for_ids(self._tagged), **super().served()}
 
     def _tag(self, text: tf.Tensor) -> ServedOutputs:
-        """A tag for each word that fits. Spaces, tabs and line breaks separate words, as in a training file.
+        """A tag for each word of [N] texts that fits. Spaces, tabs and line breaks separate words, as in training.
 
-        Words are tokenized one by one, as in training. A word without a piece is [UNK].
+        Words are tokenized one by one, too. An invalid byte of UTF-8 counts as a character.
 
-        Args:
-            text: [N] string, UTF-8; each invalid byte counts as a character.
         Returns: with W, the largest number of words that fit:
             tokens: [N, W] string, the words.        tags: [N, W] string; "" in padding.
             probability: [N, W] float32, the tag's probability.
@@ -224,14 +218,11 @@ class Tagging(Kind):
 
     def content_of(self, rows: list[dict[str, Any]]) -> bytes:
         """Returns a line for each word of a sentence, with tabs between its values, and an empty line."""
-        sentences = [
-            [
-                "\t".join(cell(name, value) for name, value in zip(row, values, strict=True))
-                for values in zip(*row.values(), strict=True)
-            ]
-            for row in rows
-        ]
-        return "".join("\n".join([*lines, "", ""]) for lines in sentences).encode()
+        lines = []
+        for row in rows:
+            lines += ["\t".join(map(cell, row, values)) for values in zip(*row.values(), strict=True)]
+            lines.append("")
+        return "".join(f"{line}\n" for line in lines).encode()
 
     def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple[str, str | None, float | None]]]:
         return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
@@ -258,14 +249,11 @@ def tagging_features(
     without a piece, such as a control character, becomes [UNK], so that its label has a position. The words with spaces
     between them are read up to `max_bytes`.
 
-    Args:
-        sentences: N lists of words.
-        label_ids: the label of each word; None for prediction.
-    Returns: features with the token targets `label_ids`, 0 elsewhere, and `label_weights`, 1 on the first
-        piece of a word; without `label_ids` the weights alone.
+    Args: label_ids: the label of each word; None for prediction.
+    Returns: features with the token targets `label_weights`, 1 on the first piece of a word, and `label_ids`, if given.
     """
     room = max_seq_length - 2
-    rows, first_pieces, num_truncated = [], [np.zeros(0, np.int64)], 0
+    rows, first_pieces, num_truncated = [], [], 0
     read = [_read_words(sentence, max_bytes(max_seq_length)) for sentence in sentences]
     is_cut = np.array([part is not whole for part, whole in zip(read, sentences, strict=True)], bool)
     num_words = np.array([len(sentence) for sentence in read], np.int64)
@@ -299,22 +287,14 @@ def _read_words(words: Sequence[str], longest: int) -> Sequence[str]:
     (text,), (is_cut,) = cut_texts(tf.constant([" ".join(words)]), longest)
     if not is_cut:
         return words
-    text, read, first = text.numpy().decode(), [], 0
-    for word in words:
-        if first >= len(text):
-            break
-        read.append(text[first : first + len(word)])
-        first += len(word) + 1
-    return read
+    text, firsts = text.numpy().decode(), itertools.accumulate((len(word) + 1 for word in words), initial=0)
+    return [text[first : first + len(word)] for first, word in zip(firsts, words, strict=False) if first < len(text)]
 
 
 def values_of_words(features: Features, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Selects the values of the first pieces of words. Truncated words have none.
+    """Returns the values of the words of each sentence: those of their first pieces. Truncated words have none.
 
-    Args:
-        features: the result of `tagging_features`.
-        values: [N, S], a value for each token of each row.
-    Returns: N arrays, the values of the words of each sentence.
+    Args: features, values: of `tagging_features`, and [N, S], a value for each token of each row.
     """
     is_word = features.token_targets["label_weights"] > 0
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
