@@ -102,9 +102,8 @@ def predicted_answers(
     """Returns the answers to all questions of the windows, in their order.
 
     Args:
-        outputs: the model's outputs, a row for each window: see `best_positions` and `window_null_scores`.
-        version_2: True for null odds.
-        max_answer_length: tokens of the longest answer.
+        outputs: the model's, a row for each window.
+        version_2, max_answer_length: True for null odds; tokens of the longest answer.
         n_best_size: the most spans of a question; also K of the independent head.
         texts_of: replaces `span_texts`, for comparisons.
     Source: finetune/qa/qa_metrics.py of the authors' code, which answers "empty" if no span is allowed.
@@ -142,9 +141,7 @@ def best_positions(outputs: Mapping[str, tf.Tensor], lengths: tf.Tensor, size: i
     """Returns the best starts and ends of windows.
 
     Args:
-        outputs: the model's outputs, a row for each window. The joint head has `start_top_log_probs` and
-            `start_top_index` [W, K], `end_top_log_probs` and `end_top_index` [W, K, K]; the independent one has
-            `start_logits` and `end_logits` [W, S].
+        outputs: the model's, a row for each window; `ServedAnswers` lists those of the joint and the independent head.
         lengths: [W], the tokens of each row; positions beyond them are ignored.
         size: K for the independent head, at most S.
     Returns: `start` [W, K] int32 and `start_score` [W, K] float32; `end` and `end_score` [W, K, K], the ends of each
@@ -164,10 +161,7 @@ def best_positions(outputs: Mapping[str, tf.Tensor], lengths: tf.Tensor, size: i
 
 
 def window_null_scores(outputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns the score of "no answer" in each window, [W] float32: the classifier's logit, or else the score of [CLS].
-
-    Args: outputs: the model's, with `answerable_logits` [W], or with `start_logits` and `end_logits` [W, S].
-    """
+    """Returns the score of "no answer" of each window, [W] float32: the classifier's logit, or that of [CLS]."""
     if "answerable_logits" in outputs:
         return outputs["answerable_logits"]
     return outputs["start_logits"][:, 0] + outputs["end_logits"][:, 0]
@@ -183,9 +177,7 @@ def allowed_spans(
     """Returns the spans that may be answers, in the order of windows, starts and ends.
 
     Such a span lies in the context, begins in the window in which its first token has the most context, has at most
-    `max_answer_length` tokens, and a finite score.
-
-    Args: best, token_starts, token_ends: the result of `best_positions`; see `SquadWindows`.
+    `max_answer_length` tokens, and a finite score. `best` is the result of `best_positions`.
     """
     first, start_score = tf.cast(best["start"], tf.int64)[:, :, tf.newaxis], best["start_score"][:, :, tf.newaxis]
     last, end_score = tf.cast(best["end"], tf.int64), best["end_score"]

@@ -30,8 +30,7 @@ def read_tagged(path: DataFile, known: Sequence[str] | None = None) -> Examples:
             and an empty line after each sentence.
         known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
             columns holds tags if it has any of these. None: each word must have a tag.
-    Raises: UserError: the file cannot be read; lines differ in their number of columns, or the
-        words and tags of a sentence in theirs; the first column counts words; a word or tag has a tab or line break.
+    Raises: UserError: the file cannot be read, has other columns or lists of different lengths, or numbers the words.
     """
     if isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json", ".parquet", ".arrow")):
         table = read_table(path)

@@ -182,17 +182,15 @@ class MultipleChoice(Kind):
             COPA (premise, question, choice1, choice2, label): premise | the question, cause or effect, in words, choice
             your own (context, choices, label, and optionally question): as RACE; label is the index of a choice
 
-        Raises: UserError: the file cannot be read or has other columns; a text is missing or of another type; a label
-            is not the index of a choice.
+        Raises: UserError: the file cannot be read or has other columns, texts or labels.
         Source: run_swag.py of transformers; its reader of RACE in version 2.
         """
         table = read_table(path)
         layout = next((name for name, columns in _LAYOUTS.items() if table.columns.keys() >= set(columns)), None)
         if layout is None:
             expected = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _LAYOUTS.items())
-            raise UserError(
-                f"{table.source} has the columns {list_briefly(table.columns)}, expected those of {expected}"
-            )
+            found = list_briefly(table.columns)
+            raise UserError(f"{table.source} has the columns {found}, expected those of {expected}")
         label_column = "answer" if layout == "RACE" else "label"
         none = [None] * len(table.rows)
         given = table.column(label_column) if new is None else table.columns.get(label_column, none)

@@ -232,13 +232,11 @@ class QuestionAnswering(Kind):
         version_2 = config.task.version_2
         questions = read_squad(path) if new is None else read_questions(path)
         unanswered = [each.id for each in questions if not (each.answers or (version_2 and each.is_impossible))]
-        if new is not None:
-            is_labelled = not unanswered and any(each.answers for each in questions)
-            return question_examples(questions, str(path), is_labelled)
-        if unanswered:
+        if new is None and unanswered:
             advice = "state is_impossible" if version_2 else "give task=squad_v2"
             raise UserError(f"{path}: question {unanswered[0]} has no answer; {advice}")
-        return question_examples(questions, str(path), is_labelled=True)
+        is_labelled = new is None or (not unanswered and any(each.answers for each in questions))
+        return question_examples(questions, str(path), is_labelled)
 
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
@@ -269,9 +267,8 @@ class QuestionAnswering(Kind):
         return *names, "null_threshold"
 
     def predict(self, split: Split, outputs: Outputs) -> Answers:
-        task = split.task
+        task, windows = split.task, cast(SquadWindows, split.encoded)
         sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
-        windows = cast(SquadWindows, split.encoded)
         answers = predicted_answers(windows, outputs, version_2=task.version_2, **sizes)
         found = Answers(answers, task.null_threshold if task.version_2 else None)
         if found.threshold is None and task.version_2 and split.examples.labels is not None:

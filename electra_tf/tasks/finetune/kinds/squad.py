@@ -37,8 +37,6 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question about a paragraph, its context."""
-
     id: str
     question: str
     context: str
@@ -74,9 +72,7 @@ class _JsonFile(BaseModel):
 def read_squad(path: DataFile) -> list[Question]:
     """Reads the questions of a file, in their order. Answers may be missing.
 
-    Args:
-        path: a `.parquet` file with the columns id, question, context and answers {text, answer_start} of
-            rajpurkar/squad; or a JSON file in the layout of train-v2.0.json.
+    Args: path: `.parquet` with the columns of rajpurkar/squad; or JSON in the layout of train-v2.0.json.
     Raises: UserError: the file cannot be read, has another layout, or an id occurs twice.
     """
     is_table = isinstance(path, Table) or os.fspath(path).endswith(".parquet")
@@ -88,10 +84,7 @@ def read_squad(path: DataFile) -> list[Question]:
 
 
 def read_questions(path: DataFile) -> list[Question]:
-    """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and possibly `id`.
-
-    Raises: UserError: see `read_squad`.
-    """
+    """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and maybe `id`."""
     if not (isinstance(path, Table) or os.fspath(path).endswith(".jsonl")):
         return read_squad(path)
     table = read_table(path)
@@ -186,11 +179,9 @@ def choose_null_threshold(
 ) -> float:
     """Returns the threshold on null odds with the highest F1 on these questions; the lowest of equal ones.
 
-    Answers with larger null odds are replaced by "". The script's own best threshold may lie between equal odds.
+    The predictions with larger null odds, which are any numbers, are to be replaced by "". The script's own best
+    threshold may lie between equal odds.
 
-    Args:
-        predictions: the answers before any of them is replaced by "".
-        null_odds: any numbers, probabilities or logits.
     Returns: the middle between the odds of the last answered question and of the next one, so that rounding on another
         device changes no answer; the lowest odds minus 1 if no question should be answered, the highest plus 1 if all
         should.

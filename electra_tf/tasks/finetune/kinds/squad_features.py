@@ -108,13 +108,12 @@ class SquadWindows(EncodedExamples):
 
 
 class Contexts:
-    """The distinct contexts of questions, each tokenized once, up to `max_bytes` bytes and tokens.
+    """The C distinct contexts of Q questions, each tokenized once, up to `max_bytes` bytes and tokens.
 
     Attributes:
-        of_question: [Q] int64, the index of each question's context.
+        of_question, is_cut: [Q] int64, the context of each question; [C] bool, whether a context has more bytes.
         tokens: [C, (tokens)] int32.
         starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
-        is_cut: [C] bool, whether a context has more bytes.
     """
 
     def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int):

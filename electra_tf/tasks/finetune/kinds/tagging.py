@@ -168,7 +168,6 @@ class Tagging(Kind):
         return read_tagged(path, None if new is None else config.task.labels)
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
-        """The labels that follow from the training sentences and the tag scheme."""
         return {"labels": list(tag_labels(train, task.scheme))}
 
     def encode(
@@ -301,9 +300,7 @@ def values_of_words(features: Features, values: npt.NDArray[Any]) -> list[npt.ND
 
 
 def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
-    """Returns the tags to learn, sorted. In a scheme of spans, each type in the training split has all prefixes.
-
-    For example, B-PER in training gives B-PER and I-PER, so I-PER is known in the dev set.
+    """Returns the tags to learn, sorted. In a scheme of spans, B-PER in training gives all of PER, such as I-PER.
 
     Raises: UserError: a tag does not belong to the scheme.
     """
