@@ -101,9 +101,29 @@ class ServedModel(tf.Module):
         return [tf.TensorSpec([self.shapes.batch_size], tf.string, name=name) for name in names]
 
     def ids(self) -> list[tf.TensorSpec]:
-        """The specs of inputs that are token ids, [N, T] int32 each, for callers with their own tokenizer."""
+        """The specs of inputs that are token ids, [N, T] int32 each, for callers with their own tokenizer.
+
+        `input_mask` is 1 for a token, 0 for padding.
+        """
         shape = [self.shapes.batch_size, self.shapes.width]
         return [tf.TensorSpec(shape, tf.int32, name=name) for name in TEXT_TENSORS]
+
+    def for_texts(self, compute: Callable[[Rows], ServedOutputs]) -> Served:
+        """A function for `text`, [N] string: the outputs of `compute`, and `truncated` [N] bool, whether it was cut."""
+
+        def outputs_for_texts(text: tf.Tensor) -> ServedOutputs:
+            rows, truncated = self.rows(text)
+            return {**compute(rows), "truncated": truncated}
+
+        return outputs_for_texts, self.texts("text")
+
+    def for_ids(self, compute: Callable[[Rows], ServedOutputs]) -> Served:
+        """A function for the inputs of `ids`: the outputs of `compute`."""
+
+        def outputs_for_ids(input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
+            return compute(self.checked_rows(input_ids, input_mask, segment_ids))
+
+        return outputs_for_ids, self.ids()
 
     def tokenize(self, text: tf.Tensor, is_windowed: bool = False) -> tuple[tf.RaggedTensor, tf.Tensor]:
         """The tokens of [N] texts up to `max_bytes`: [N, (tokens)] int32, and whether the text was cut: [N] bool."""

@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from electra_tf.finetuning.predict import outputs_of
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer
+from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, ServedAnswers
 from electra_tf.tasks.finetune.kinds.question_answering import question_examples
-from electra_tf.tasks.finetune.kinds.served_answers import ServedAnswers
 from electra_tf.tasks.finetune.kinds.squad import Question
 from electra_tf.tasks.served import ServingShapes
 from tests.export.conftest import MAX_SEQ_LENGTH, call

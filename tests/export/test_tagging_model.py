@@ -76,11 +76,10 @@ def test_served_tags_of_sentence_pieces_equal_those_of_predict(served, finetuned
 
 
 def test_white_space_separates_words_and_an_invalid_byte_is_a_character():
-    words = words_of(tf.constant([b" a\xff  b\r\n", b"", b"\t", "é c\u3000d".encode()]))
-    assert words.texts.numpy().tolist() == ["a\ufffd".encode(), b"b", "é".encode(), "c\u3000d".encode()]
-    assert words.row.numpy().tolist() == [0, 0, 3, 3]
-    assert words.start.numpy().tolist() == [1, 5, 0, 2]
-    assert words.end.numpy().tolist() == [3, 6, 1, 5]
+    texts = tf.constant([b" a\xff  b\r\n", b"", b"\t", "é c\u3000d".encode()])
+    words, row, start, end = (each.numpy().tolist() for each in words_of(texts))
+    assert words == ["a\ufffd".encode(), b"b", "é".encode(), "c\u3000d".encode()]
+    assert (row, start, end) == ([0, 0, 3, 3], [1, 5, 0, 2], [3, 6, 1, 5])
 
 
 def test_ids_give_a_tag_for_each_token(served):

@@ -142,16 +142,19 @@ def with_swapped_pairs(examples: Examples) -> Examples:
     return replace(examples, inputs=inputs, labels=labels, ids=examples.ids * 2, rows=[*examples.rows] * 2)
 
 
-def read_new_texts(
-    path: DataFile, task: Any, new: NewColumns, labels_in: Callable[[Table, str], list[Any]] | None
+def read_texts(
+    path: DataFile, task: Any, new: NewColumns | None, labels_in: Callable[[Table, str], list[Any]] | None
 ) -> Examples:
-    """Reads texts to predict.
+    """Reads texts.
 
     Args:
-        task: the settings, with the columns of the training; without them, those usual for texts are read.
+        task: the settings, with the columns of the training; without them, those usual for texts are predicted.
+        new: see `Kind.read`.
         labels_in: see `read_examples`; None to read no labels.
     """
     table = read_table(path)
+    if new is None:
+        return read_examples(table, task.text_columns, task.label_column, labels_in)
     unstated = tuple(name for name in UNSTATED_COLUMNS if name == "text" or name in table.columns)
     has_one_output = len(getattr(task, "labels", ())) == 1  # a file may have any numbers for it
     label = (new.label or task.label_column) if labels_in and not has_one_output else None

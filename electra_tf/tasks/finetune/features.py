@@ -71,6 +71,15 @@ def joined_features(rows: Sequence[tuple[tf.RaggedTensor, tf.RaggedTensor, tf.Te
     return Features(input_ids, segment_ids, row_splits.astype(np.int64), example_index)
 
 
+def with_choices(
+    features: Features, num_choices: Sequence[int] | npt.NDArray[np.int64], targets: Mapping[str, npt.NDArray[Any]]
+) -> Features:
+    """Joins sequences to rows of several, see `Features`. Args: num_choices: [N], the sequences of each row."""
+    sequences, index = features.row_splits, np.arange(len(num_choices), dtype=np.int32)
+    splits = sequences[np.cumsum([0, *num_choices])]
+    return replace(features, row_splits=splits, choice_splits=sequences, example_index=index, row_targets=targets)
+
+
 def batches(num_examples: int) -> Iterator[tuple[int, int]]:
     """Yields the begin and the end (exclusive) of each batch of examples; without examples, one empty batch."""
     for begin in range(0, max(num_examples, 1), _TEXTS_PER_CALL):

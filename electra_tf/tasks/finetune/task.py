@@ -167,3 +167,25 @@ class FinetuningTask(Task):
         depth = int(layer[1]) + 1 if layer else num_layers if "/final_LayerNorm/" in name else 0
         above = num_layers + (2 if optimizer.layerwise_decay_top == "authors" else 1) - depth
         return optimizer.layerwise_decay**above
+
+
+class LogitsTask(FinetuningTask):
+    """A task whose head ends in one dense layer, which gives a logit for each label, or one.
+
+    A subclass defines `target_tensors` and `row_losses`.
+    """
+
+    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
+        super().__init__(config, **model_options)
+        self.num_outputs = len(getattr(config.task, "labels", ())) or 1
+        self.output_layer = head_layer(self.num_outputs, "classifier")
+        self.add_hidden_layers()
+
+    def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
+        """Logits: [B, C] float32 if the head reads [CLS], else [B, S, C]."""
+        output = self.encode(batch, context)
+        vectors = output.pooled_output if self.reads_cls else output.sequence_output
+        return self.output_layer(self.head_input(vectors, context))
+
+    def outputs(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"logits": forward}

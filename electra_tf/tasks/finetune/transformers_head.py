@@ -15,9 +15,13 @@ from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 # The layers of a head: transformers' names, and ours, each of which has an equal share of the outputs.
 Layers = Mapping[str, tuple[str, ...]]
 Weights = Mapping[str, npt.NDArray[np.float32]]  # float32 by the names of our layers: `dense/kernel`
-# Below the last layer of BERT's classes that read the vector of [CLS], and of all of ModernBERT's.
-POOLER: Layers = {"bert.pooler.dense": ("hidden",)}
+# Below the last layer of all of ModernBERT's classes.
 MODERN_HIDDEN: Layers = {"head.dense": ("hidden",), "head.norm": ("LayerNorm",)}
+# Of the classes that read the vector of [CLS].
+CLS_LAYERS: Mapping[str, Layers] = {
+    "Bert": {"bert.pooler.dense": ("hidden",), "classifier": ("dense",)},
+    "ModernBert": {**MODERN_HIDDEN, "classifier": ("dense",)},
+}
 
 
 @dataclass(frozen=True)

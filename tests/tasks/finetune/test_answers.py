@@ -6,11 +6,10 @@ import tensorflow as tf
 
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.kinds.answers import (
+    Answers,
     Spans,
     n_best,
-    nbest_of,
     predicted_answers,
-    predictions_of,
     span_texts,
 )
 from electra_tf.tasks.finetune.kinds.question_answering import question_examples
@@ -124,11 +123,9 @@ def test_the_threshold_empties_predictions_but_not_the_n_best_list(windows):
     outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5))] * 2, NOTHING, [(3, -1.0, (3, 4), (-0.5, -1.0))] * 2)
     outputs["answerable_logits"] = np.array([-2.0, -2.0, -1.5], np.float32)
     answers = predicted_answers(windows, outputs, **{**SETTINGS, "version_2": True})
-    assert predictions_of(answers, None) == {"q1": "A  b", "q2": "A"}
-    assert predictions_of(answers, -2.0) == {"q1": "A  b", "q2": ""}
-    best = nbest_of(answers)["q2"][0]
-    assert list(best) == ["text", "start", "end", "probability", "start_score", "end_score"]
-    assert (best["text"], best["start"], best["end"]) == ("A", 0, 1)
+    assert Answers(answers, None).texts == {"q1": "A  b", "q2": "A"}
+    assert Answers(answers, -2.0).texts == {"q1": "A  b", "q2": ""}
+    assert list(answers[1].spans[0][:3]) == ["A", 0, 1]
 
 
 def test_only_the_best_span_of_equal_texts_is_listed_for_each_question():

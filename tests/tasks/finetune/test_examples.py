@@ -12,8 +12,9 @@ import tensorflow as tf
 
 from electra_tf.data.tables import Table, read_table
 from electra_tf.tasks.finetune.datasets import read_task
-from electra_tf.tasks.finetune.examples import Examples, NewColumns, read_new_texts, with_swapped_pairs
+from electra_tf.tasks.finetune.examples import Examples, NewColumns, with_swapped_pairs
 from electra_tf.tasks.finetune.examples import read_examples as read_texts
+from electra_tf.tasks.finetune.examples import read_texts as read_with_settings
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.kinds.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.kinds.sentence import SentenceConfig
@@ -65,7 +66,7 @@ def test_the_labels_of_multi_label_are_lists_or_names_between_commas(write):
 def test_the_labels_of_regression_are_numbers(write):
     examples = read_examples(write("a.csv", "text,score\na,-1.5\nb,4\n"), ["text"], "score", "regression")
     assert examples.labels == [-1.5, 4.0]
-    np.testing.assert_array_equal(scaled_targets(examples, *target_range(examples)), np.float32([0, 1]))
+    np.testing.assert_array_equal(scaled_targets(examples, **target_range(examples)), np.float32([0, 1]))
 
 
 @pytest.mark.parametrize(
@@ -318,7 +319,7 @@ def test_a_class_may_be_named_minus_one(write_parquet):
 def test_a_file_to_predict_may_have_any_numbers_for_a_single_output():
     task = SentenceConfig(kind="multi_label", labels=("LABEL_0",))
     table = Table("a.jsonl", {"text": ["a", "b"], "label": [0.8, 1]}, [1, 2])
-    assert read_new_texts(table, task, NewColumns(None, None), KINDS["multi_label"].labels_in).labels is None
+    assert read_with_settings(table, task, NewColumns(None, None), KINDS["multi_label"].labels_in).labels is None
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])

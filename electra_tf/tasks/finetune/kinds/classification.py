@@ -9,14 +9,7 @@ import tensorflow as tf
 from electra_tf.data.batch import Batch
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kind import Split
-from electra_tf.tasks.finetune.kinds.sentence import (
-    ONE_LABEL,
-    Sentence,
-    SentenceConfig,
-    SentenceHead,
-    SentenceTask,
-    ServedSentences,
-)
+from electra_tf.tasks.finetune.kinds.sentence import ONE_LABEL, Sentence, SentenceConfig, SentenceHead, SentenceTask
 from electra_tf.tasks.finetune.labels import class_labels, label_ids
 from electra_tf.tasks.finetune.scores import Report, class_report
 from electra_tf.tasks.served import ServedOutputs
@@ -32,19 +25,15 @@ class ClassificationTask(SentenceTask):
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=label_ids, logits=forward)
         return losses * tf.gather(weights, label_ids)
 
-
-class ServedClassification(ServedSentences):
-    """Serves a model for one label."""
-
-    def outputs_of(self, logits: tf.Tensor) -> ServedOutputs:
-        label = tf.gather(tf.constant(self._config.labels), tf.argmax(logits, axis=1))
-        return {"label": label, "labels": self._labels(logits), "probabilities": tf.nn.softmax(logits)}
+    def predictions(self, logits: tf.Tensor) -> ServedOutputs:
+        label = tf.gather(tf.constant(self.config.task.labels), tf.argmax(logits, axis=1))
+        return {"label": label, "labels": self.all_labels(logits), "probabilities": tf.nn.softmax(logits)}
 
 
 class Classification(Sentence):
     """One label for each example."""
 
-    name, model, served = "classification", ClassificationTask, ServedClassification
+    name, model = "classification", ClassificationTask
     transformers = SentenceHead(ONE_LABEL)
     metrics = ("accuracy", "f1_macro", "matthews_correlation")
     has_one_label = True
@@ -57,9 +46,8 @@ class Classification(Sentence):
     def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[np.int32]:
         return logits.argmax(axis=1).astype(np.int32)
 
-    def named(self, decisions: npt.NDArray[np.int32], task: SentenceConfig) -> list[Any]:
-        return [task.labels[index] for index in decisions]
+    def named(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> list[Any]:
+        return [task.labels[index] for index in self.decisions(logits, task)]
 
     def report(self, split: Split, logits: npt.NDArray[np.float32]) -> Report:
-        predicted = self.named(self.decisions(logits, split.task), split.task)
-        return class_report(split.task.labels, predicted, split.examples.gold)
+        return class_report(split.task.labels, self.named(logits, split.task), split.examples.gold)

@@ -30,8 +30,7 @@ def read_tagged(path: DataFile, known: Sequence[str] | None = None) -> Examples:
             and an empty line after each sentence.
         known: the tags of a model, for sentences to predict, whose tags may be missing: the last of several CoNLL
             columns holds tags if it has any of these. None: each word must have a tag.
-    Raises: UserError: the file cannot be read; lines differ in their number of columns, or the
-        words and tags of a sentence in theirs; the first column counts words; a word or tag has a tab or line break.
+    Raises: UserError: the file cannot be read, has other columns or lists of different lengths, or numbers the words.
     """
     if isinstance(path, Table) or os.fspath(path).lower().endswith((".jsonl", ".json", ".parquet", ".arrow")):
         table = read_table(path)
@@ -55,27 +54,17 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
         logger.info("%s: the words are in column 2, their tags in 3 (outer spans); 1 and 4 are left out", path)
     has_tags = known is None or any(len(fields) == width > 1 and fields[tag] in known for fields in found)
     word = 1 if is_numbered and width == 2 and not has_tags else word  # GermEval's without tags
-    words: list[list[str]] = []
-    tags: list[list[str]] = []
-    rows: list[list[int]] = []
-    least, is_inside = 2 if has_tags else 1, False  # whether a sentence has begun
+    least = 2 if has_tags else 1
     for line, fields in enumerate(table, start=1):
-        if not fields:
-            is_inside = False
-            continue
-        if len(fields) != width or width < least or any(map(_BREAK.search, fields)):
+        if fields and (len(fields) != width or width < least or any(map(_BREAK.search, fields))):
             columns_expected = f"{max(width, least)}: one word a line{', its tag last' * has_tags}, without line breaks"
             raise UserError(f"{path}:{line} has {len(fields)} columns, expected {columns_expected}")
-        if not is_inside:
-            words.append([])
-            tags.append([])
-            rows.append([])
-        words[-1].append(fields[word] or " ")
-        tags[-1].append(fields[tag])
-        rows[-1].append(line)
-        is_inside = True
-    ids = list(map(str, range(len(words))))
-    return Examples((_without_language(words, path),), tags if has_tags else None, ids, path, rows)
+    groups = itertools.groupby(enumerate(table, start=1), key=lambda line: bool(line[1]))
+    sentences = [list(lines) for are_words, lines in groups if are_words]
+    words = [[fields[word] or " " for _, fields in lines] for lines in sentences]
+    tags = [[fields[tag] for _, fields in lines] for lines in sentences] if has_tags else None
+    rows = [[line for line, _ in lines] for lines in sentences]
+    return Examples((_without_language(words, path),), tags, list(map(str, range(len(words)))), path, rows)
 
 
 def _rows_of(path: str) -> tuple[list[list[str]], int]:

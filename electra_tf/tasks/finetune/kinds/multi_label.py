@@ -20,7 +20,6 @@ from electra_tf.tasks.finetune.kinds.sentence import (
     SentenceConfig,
     SentenceHead,
     SentenceTask,
-    ServedSentences,
 )
 from electra_tf.tasks.finetune.labels import class_label, label_ids, listed, no_label_marks
 from electra_tf.tasks.finetune.scores import Report, multi_label_report
@@ -65,23 +64,16 @@ class MultiLabelTask(SentenceTask):
         losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=forward)
         return tf.reduce_mean(losses * weights, axis=1)
 
-
-class ServedMultiLabel(ServedSentences):
-    """Serves a model for several labels."""
-
-    def outputs_of(self, logits: tf.Tensor) -> ServedOutputs:
-        return {"predicted": logits > 0, "labels": self._labels(logits), "probabilities": tf.sigmoid(logits)}
+    def predictions(self, logits: tf.Tensor) -> ServedOutputs:
+        return {"predicted": logits > 0, "labels": self.all_labels(logits), "probabilities": tf.sigmoid(logits)}
 
 
 class MultiLabel(Sentence):
     """Any number of labels for each example."""
 
-    name, model, served = "multi_label", MultiLabelTask, ServedMultiLabel
-    transformers = SentenceHead(
-        SEVERAL_LABELS,
-        "torch.nn.modules.activation.Sigmoid",
-        ("A label is predicted where its logit is above 0.",),
-    )
+    name, model = "multi_label", MultiLabelTask
+    note = "A label is predicted where its logit is above 0."
+    transformers = SentenceHead(SEVERAL_LABELS, "torch.nn.modules.activation.Sigmoid", (note,))
     metrics = ("f1", "f1_macro", "accuracy")
     labels_in = staticmethod(label_tuples)
 
@@ -95,8 +87,8 @@ class MultiLabel(Sentence):
     def decisions(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> npt.NDArray[np.int32]:
         return (logits > 0).astype(np.int32)
 
-    def named(self, decisions: npt.NDArray[np.int32], task: SentenceConfig) -> list[Any]:
-        return [[task.labels[index] for index in np.flatnonzero(row)] for row in decisions]
+    def named(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> list[Any]:
+        return [[task.labels[index] for index in np.flatnonzero(row)] for row in self.decisions(logits, task)]
 
     def report(self, split: Split, logits: npt.NDArray[np.float32]) -> Report:
         task = split.task

@@ -3,7 +3,6 @@
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,24 +22,17 @@ from electra_tf.tasks.finetune.examples import (
     labels_or_none,
     text_of,
 )
-from electra_tf.tasks.finetune.features import batches, joined_features
+from electra_tf.tasks.finetune.features import batches, joined_features, with_choices
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.labels import NO_LABEL
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
-from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer, sequences_as_rows
-from electra_tf.tasks.finetune.transformers_head import (
-    MODERN_HIDDEN,
-    POOLER,
-    FoundHead,
-    TransformersHead,
-    Weights,
-    WrittenHead,
-)
+from electra_tf.tasks.finetune.task import Head, LogitsTask, sequences_as_rows
+from electra_tf.tasks.finetune.transformers_head import CLS_LAYERS, FoundHead, TransformersHead, Weights, WrittenHead
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
 from electra_tf.text.packing import Rows, cut_contexts, cut_texts, join, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
-# The columns by which a data set is recognised.
+# The columns by which a data set is recognised, that of the context first.
 _LAYOUTS = {
     "SWAG": ("sent1", "sent2", "ending0"),
     "COPA": ("premise", "question", "choice1", "choice2"),
@@ -65,13 +57,12 @@ class MultipleChoiceConfig(Settings):
     dropout: DropoutRate = 0.1  # rate in the head
 
 
-class MultipleChoiceTask(FinetuningTask):
+class MultipleChoiceTask(LogitsTask):
     """Scores each choice with its context: logits [B, C] float32, the lowest number where an example has no choice.
 
-    A batch has B examples of C sequences of S tokens. The head of a sequence is dropout and a dense layer on the vector
-    of [CLS], or that of ElectraForMultipleChoice, which has another dense layer and GELU before them, of
-    BertForMultipleChoice, which has tanh instead, or of ModernBertForMultipleChoice, which has GELU and a LayerNorm.
-    The loss of an example is its cross-entropy over choices.
+    The head of a sequence is dropout and a dense layer on the vector of [CLS], or that of ElectraForMultipleChoice,
+    which has another dense layer and GELU before them, of BertForMultipleChoice, which has tanh instead, or of
+    ModernBertForMultipleChoice, which has GELU and a LayerNorm. The loss is the cross-entropy over choices.
     Source: models/electra, models/bert and models/modernbert of transformers 5.
     """
 
@@ -79,23 +70,14 @@ class MultipleChoiceTask(FinetuningTask):
     text_axes = "CS"
     reads_cls = drops_only_last = True
 
-    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
-        super().__init__(config, **model_options)
-        self.output_layer = head_layer(1, "classifier")
-        self.add_hidden_layers()
-
     def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
         """[B, C] float32 logits."""
-        rows, context = sequences_as_rows(batch, context)
-        logits = self.output_layer(self.head_input(self.encode(rows, context).pooled_output, context))  # [B C, 1]
+        logits = super().forward(*sequences_as_rows(batch, context))  # [B C, 1]
         is_choice = batch["input_mask"][:, :, 0] > 0
         return tf.where(is_choice, tf.reshape(logits, tf.shape(is_choice)), logits.dtype.min)
 
     def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label_ids"], logits=forward)
-
-    def outputs(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"logits": forward}
 
 
 class ServedChoice(ServedModel):
@@ -109,17 +91,15 @@ class ServedChoice(ServedModel):
         ids = [tf.TensorSpec([size, None, width], tf.int32, name=name) for name in TEXT_TENSORS]
         return {
             "choose": (self._choose, [*self.texts("context"), choices]),
-            "choose_ids": (self._choose_ids, ids),
+            "choose_ids": (self.for_ids(self._chosen)[0], ids),
             **super().served(),
         }
 
     def _choose(self, context: tf.Tensor, choices: tf.Tensor) -> ServedOutputs:
-        """The scores of the choices of each context.
+        """The scores of the choices [N, C] of each context [N], string, UTF-8.
 
-        Args:
-            context: [N] string, UTF-8.
-            choices: [N, C] string: each choice with its question, as in a training file; "" where a context has fewer.
-        Returns: the outputs of `_choose_ids`; `truncated` [N] bool, whether the context or a choice was cut.
+        Args: choices: each with its question, as in a training file; "" where a context has fewer.
+        Returns: the outputs of `_chosen`; `truncated` [N] bool, whether the context or a choice was cut.
         """
         num_contexts, num_choices, room = tf.size(context), tf.shape(choices)[1], self.shapes.max_seq_length - 3
         message = "expected a row of choices for each context"
@@ -140,20 +120,17 @@ class ServedChoice(ServedModel):
         real = tf.cast(choices != "", tf.int32)[:, :, tf.newaxis]
         return {**self._chosen(rows._replace(input_mask=rows.input_mask * real)), "truncated": truncated}
 
-    def _choose_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """The scores of choices, for token ids.
+    def _chosen(self, rows: Rows) -> ServedOutputs:
+        """The scores of choices.
 
         Args:
-            input_ids, input_mask, segment_ids: [N, C, T] int32: [CLS] context [SEP] choice [SEP], segment 1 from the
-                choice on; the mask is 1 for a token, 0 for padding and everywhere in a choice that a context lacks.
+            rows: [N, C, T] each: [CLS] context [SEP] choice [SEP], segment 1 from the choice on; the mask is 0 for
+                padding and everywhere in a choice that a context lacks.
         Returns:
             choice: [N] int32, the index of the likeliest.
             scores: [N, C] float32, the logits; the lowest float32 for a choice that a context lacks.
             probabilities: [N, C] float32, their softmax.
         """
-        return self._chosen(self.checked_rows(input_ids, input_mask, segment_ids))
-
-    def _chosen(self, rows: Rows) -> ServedOutputs:
         scores = self.get_task()(rows._asdict())
         choice = tf.argmax(scores, axis=1, output_type=tf.int32)
         return {"choice": choice, "scores": scores, "probabilities": tf.nn.softmax(scores)}
@@ -164,11 +141,7 @@ class ChoiceHead(TransformersHead):
 
     ending, pipeline = "ForMultipleChoice", "multiple-choice"
     description = "that chooses one of several texts to follow a context."
-    layers = {
-        "Electra": {"sequence_summary.summary": ("hidden",), "classifier": ("dense",)},
-        "Bert": {**POOLER, "classifier": ("dense",)},
-        "ModernBert": {**MODERN_HIDDEN, "classifier": ("dense",)},
-    }
+    layers = {"Electra": {"sequence_summary.summary": ("hidden",), "classifier": ("dense",)}, **CLS_LAYERS}
     electra_linear = {"classifier": ("dense",)}
 
     def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
@@ -209,27 +182,25 @@ class MultipleChoice(Kind):
             COPA (premise, question, choice1, choice2, label): premise | the question, cause or effect, in words, choice
             your own (context, choices, label, and optionally question): as RACE; label is the index of a choice
 
-        Raises: UserError: the file cannot be read or has other columns; a text is missing or of another type; a label
-            is not the index of a choice.
+        Raises: UserError: the file cannot be read or has other columns, texts or labels.
         Source: run_swag.py of transformers; its reader of RACE in version 2.
         """
         table = read_table(path)
         layout = next((name for name, columns in _LAYOUTS.items() if table.columns.keys() >= set(columns)), None)
         if layout is None:
             expected = "; ".join(f"{name}: {', '.join(columns)}" for name, columns in _LAYOUTS.items())
-            raise UserError(
-                f"{table.source} has the columns {list_briefly(table.columns)}, expected those of {expected}"
-            )
+            found = list_briefly(table.columns)
+            raise UserError(f"{table.source} has the columns {found}, expected those of {expected}")
         label_column = "answer" if layout == "RACE" else "label"
-        is_labelled = new is None or label_column in table.columns
-        given = table.column(label_column) if is_labelled else itertools.repeat(None)
+        none = [None] * len(table.rows)
+        given = table.column(label_column) if new is None else table.columns.get(label_column, none)
         contexts, choices, labels = [], [], []
-        for row, (values, label) in enumerate(zip(zip(*table.columns.values(), strict=True), given, strict=False)):
-            cells = dict(zip(table.columns, values, strict=True))
-            context, texts = _context_and_choices(layout, cells, table.where(row))
+        for row, values in enumerate(zip(*table.columns.values(), strict=True)):
+            cells, where = dict(zip(table.columns, values, strict=True)), table.where(row)
+            context, texts = _context_and_choices(layout, cells, where)
             contexts.append(context)
             choices.append(texts)
-            labels.append(_index(label, len(texts), table.where(row)))
+            labels.append(_index(given[row], len(texts), where))
         return Examples((contexts, choices), labels_or_none(labels, table), ids_of(table), table.source, table.rows)
 
     def encode(
@@ -264,17 +235,7 @@ class MultipleChoice(Kind):
             is_cut |= tf.math.segment_min(parts[0].row_lengths(), context_of) < contexts.row_lengths()
             num_truncated += np.count_nonzero(is_cut)
             rows.append((*join(parts, tokenizer.vocabulary), begin + context_of))
-        features = joined_features(rows)
-        splits = features.row_splits[np.cumsum([0, *num_choices])]
-        numbers = np.arange(len(examples), dtype=np.int32)
-        features = replace(
-            features,
-            row_splits=splits,
-            choice_splits=features.row_splits,
-            example_index=numbers,
-            row_targets=targets,
-        )
-        return EncodedExamples(features, num_truncated)
+        return EncodedExamples(with_choices(joined_features(rows), num_choices, targets), num_truncated)
 
     def metric_names(self, split: Split) -> tuple[str, ...]:
         return ("accuracy",)
@@ -296,15 +257,14 @@ class MultipleChoice(Kind):
 
 
 def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> tuple[str, list[str]]:
+    context, question = cells[_LAYOUTS[layout][0]], cells.get("question")
     if layout == "SWAG":
         endings = itertools.takewhile(cells.__contains__, (f"ending{number}" for number in itertools.count()))
-        context, question, choices = cells["sent1"], cells["sent2"], [cells[name] for name in endings]
+        question, choices = cells["sent2"], [cells[name] for name in endings]
     elif layout == "COPA":
-        context, question, choices = cells["premise"], cells["question"], [cells["choice1"], cells["choice2"]]
-        question = _COPA_QUESTIONS[question]
+        question, choices = _COPA_QUESTIONS[cells["question"]], [cells["choice1"], cells["choice2"]]
     else:
-        names = ("article", "options") if layout == "RACE" else ("context", "choices")
-        context, choices, question = cells[names[0]], cells[names[1]], cells.get("question")
+        choices = cells[_LAYOUTS[layout][1]]
     texts = [*(choices if isinstance(choices, list) else ()), context, "" if question is None else question]
     if not all(isinstance(text, str) for text in texts) or not texts[:-2] or not all(map(str.strip, texts[:-2])):
         found = f"the context {context!r:.80}, the question {question!r:.80} and the choices {choices!r:.200}"
@@ -317,11 +277,10 @@ def _context_and_choices(layout: str, cells: Mapping[str, Any], where: str) -> t
 def _index(label: Any, num_choices: int, where: str) -> int | None:
     if is_missing(label) or text_of(label) in NO_LABEL:
         return None
-    is_letter = isinstance(label, str) and len(label) == 1 and label.isalpha()
     try:
-        index = ord(label) - ord("A") if is_letter else float(label)
+        index = float(label)
     except (TypeError, ValueError, OverflowError):
-        index = -1
+        index = ord(label) - ord("A") if isinstance(label, str) and len(label) == 1 else -1
     if index not in range(num_choices):
         last = num_choices - 1
         raise UserError(

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, cast
 
 import tensorflow as tf
@@ -16,8 +17,7 @@ from electra_tf.models.layers import ForwardContext, Linear
 from electra_tf.ops.reference import gelu
 from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
-from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, nbest_of, predicted_answers, predictions_of
-from electra_tf.tasks.finetune.kinds.served_answers import ServedAnswers
+from electra_tf.tasks.finetune.kinds.answers import Answers, ServedAnswers, predicted_answers
 from electra_tf.tasks.finetune.kinds.squad import (
     AnswerLanguage,
     Question,
@@ -28,7 +28,7 @@ from electra_tf.tasks.finetune.kinds.squad import (
     squad_v1_scores,
     squad_v2_scores,
 )
-from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.kinds.squad_features import SquadWindows, squad_windows, training_windows
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
 from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, Weights, WrittenHead
@@ -42,19 +42,12 @@ _MAX_DROPPED = 0.05  # the largest share of training questions without their ans
 
 
 class SpanLogits(NamedTuple):
-    """The head's outputs for a batch.
+    """The head's outputs for a batch, float32."""
 
-    Attributes:
-        hidden: [B, S, H] float32, the encoder's output, or with `head: huggingface` that of the layers above it.
-        allowed: [B, S] float32, 1 where a span may begin or end.
-        start_logits: [B, S] float32, lowered by 1000 where a span may not begin.
-        answerable_logits: [B] float32, positive for "no answer"; None without that classifier.
-    """
-
-    hidden: tf.Tensor
-    allowed: tf.Tensor
-    start_logits: tf.Tensor
-    answerable_logits: tf.Tensor | None
+    hidden: tf.Tensor  # [B, S, H], of the encoder, or with `head: huggingface` of the layers above it
+    allowed: tf.Tensor  # [B, S], 1 where a span may begin or end
+    start_logits: tf.Tensor  # [B, S], lowered by 1000 where a span may not begin
+    answerable_logits: tf.Tensor | None  # [B], positive for "no answer"; None without that classifier
 
 
 class QuestionAnsweringConfig(Settings):
@@ -105,11 +98,7 @@ class QuestionAnsweringTask(FinetuningTask):
     Source: finetune/qa/qa_tasks.py of the authors' code.
     """
 
-    target_tensors = {
-        "start_positions": ("", tf.int32),
-        "end_positions": ("", tf.int32),
-        "is_impossible": ("", tf.int32),
-    }
+    target_tensors = dict.fromkeys(("start_positions", "end_positions", "is_impossible"), ("", tf.int32))
 
     def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
         super().__init__(config, **model_options)
@@ -194,28 +183,6 @@ class QuestionAnsweringTask(FinetuningTask):
         return logits + _NOT_ALLOWED * (allowed - 1.0)
 
 
-class Answers(NamedTuple):
-    """The answers to the questions of a split, in their order, and the null odds above which a question has none.
-
-    Attributes:
-        threshold: that of the settings or, if it is null, the one with the highest F1 on a split with answers; None in
-            version 1.1 and for a split without answers: each question has one.
-    """
-
-    answers: list[PredictedAnswer]
-    threshold: float | None
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """By id, "" for no answer."""
-        return predictions_of(self.answers, self.threshold)
-
-    @property
-    def null_odds(self) -> dict[str, float]:
-        """By id; empty in version 1.1."""
-        return {answer.id: answer.null_odds for answer in self.answers if answer.null_odds is not None}
-
-
 class AnswersHead(TransformersHead):
     """The head of a class for question answering, which predicts start and end independently."""
 
@@ -263,16 +230,13 @@ class QuestionAnswering(Kind):
         New questions have answers if this holds for all of them.
         """
         version_2 = config.task.version_2
-        if new is not None:
-            questions = read_questions(path)
-            is_labelled = all(each.answers or (version_2 and each.is_impossible) for each in questions)
-            return question_examples(questions, str(path), is_labelled and any(each.answers for each in questions))
-        questions = read_squad(path)
-        for question in questions:
-            if not question.answers and not (question.is_impossible and version_2):
-                advice = "state is_impossible" if version_2 else "give task=squad_v2"
-                raise UserError(f"{path}: question {question.id} has no answer; {advice}")
-        return question_examples(questions, str(path), is_labelled=True)
+        questions = read_squad(path) if new is None else read_questions(path)
+        unanswered = [each.id for each in questions if not (each.answers or (version_2 and each.is_impossible))]
+        if new is None and unanswered:
+            advice = "state is_impossible" if version_2 else "give task=squad_v2"
+            raise UserError(f"{path}: question {unanswered[0]} has no answer; {advice}")
+        is_labelled = new is None or (not unanswered and any(each.answers for each in questions))
+        return question_examples(questions, str(path), is_labelled)
 
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
@@ -288,14 +252,12 @@ class QuestionAnswering(Kind):
                 raise UserError(f"{what}, expected at most {_MAX_DROPPED:.0%}; correct the file")
             if dropped:
                 logger.warning("%s; they are left out", what)
-        else:
-            windows = squad_windows(questions, tokenizer, **lengths)
-        gold = None if is_training else [(each.id, each.answers, each.is_impossible) for each in questions]
-        notes = {}
-        if not is_training and examples.labels is not None:
+            return windows
+        gold, notes = [(each.id, each.answers, each.is_impossible) for each in questions], {}
+        if examples.labels is not None:
             notes["answer_language"] = task.answer_language or answer_language(questions)
             logger.info("%s: scores by task.answer_language %s", examples.source, notes["answer_language"])
-        return EncodedExamples(windows.features, windows.num_truncated, gold, windows, notes)
+        return replace(squad_windows(questions, tokenizer, **lengths), gold=gold, notes=notes)
 
     def metric_names(self, split: Split) -> tuple[str, ...]:
         if not split.task.version_2:
@@ -305,23 +267,23 @@ class QuestionAnswering(Kind):
         return *names, "null_threshold"
 
     def predict(self, split: Split, outputs: Outputs) -> Answers:
-        task = split.task
+        task, windows = split.task, cast(SquadWindows, split.encoded)
         sizes = {"max_answer_length": task.max_answer_length, "n_best_size": task.n_best_size}
-        answers = predicted_answers(split.encoded.windows, outputs, version_2=task.version_2, **sizes)
+        answers = predicted_answers(windows, outputs, version_2=task.version_2, **sizes)
         found = Answers(answers, task.null_threshold if task.version_2 else None)
         if found.threshold is None and task.version_2 and split.examples.labels is not None:
-            arguments = split.examples.inputs[0], found.texts, found.null_odds, _answer_language(split)
-            found = found._replace(threshold=choose_null_threshold(*arguments))
+            compared = split.examples.inputs[0], found.texts, found.null_odds, windows.notes["answer_language"]
+            found = found._replace(threshold=choose_null_threshold(*compared))
         return found
 
     def scores(self, split: Split, answers: Answers) -> dict[str, float]:
-        questions, texts = split.examples.inputs[0], predictions_of(answers.answers, None)
-        language, threshold = _answer_language(split), answers.threshold
+        questions, texts = split.examples.inputs[0], {answer.id: answer.text for answer in answers.answers}
+        language, threshold = split.encoded.notes["answer_language"], answers.threshold
         if threshold is None:  # version 1.1
             return squad_v1_scores(questions, texts, language)
         odds = {name: 1.0 + (odds > threshold) for name, odds in answers.null_odds.items()}  # above 1.0: no answer
-        found = squad_v2_scores(questions, texts, odds, language)
-        return {**{name: found[name] for name in _V2_SCORES if name in found}, "null_threshold": threshold}
+        scores = squad_v2_scores(questions, texts, odds, language) | {"null_threshold": threshold}
+        return {name: scores[name] for name in self.metric_names(split)}
 
     def with_chosen(self, task: Any, metrics: Mapping[str, Any]) -> Any:
         chosen: QuestionAnsweringConfig = super().with_chosen(task, metrics)
@@ -331,7 +293,8 @@ class QuestionAnswering(Kind):
 
     def files(self, split: Split, answers: Answers) -> dict[str, bytes]:
         """The files of the official scripts for the dev set, by name; for the test set with `_test` in their names."""
-        contents: dict[str, Any] = {"predictions": answers.texts, "nbest": nbest_of(answers.answers)}
+        nbest = {answer.id: [span._asdict() for span in answer.spans] for answer in answers.answers}
+        contents: dict[str, Any] = {"predictions": answers.texts, "nbest": nbest}
         if answers.threshold is not None:
             contents["null_odds"] = answers.null_odds
         suffix = "_test" if split.name == "test" else ""
@@ -370,10 +333,6 @@ def _products(layer: Linear, first: tf.Tensor, second: tf.Tensor) -> tuple[tf.Te
         layer.build((None, 2 * size))
     kernel, bias = layer.tensors()
     return tf.tensordot(first, kernel[:size], 1), tf.tensordot(second, kernel[size:], 1) + bias
-
-
-def _answer_language(split: Split) -> AnswerLanguage:
-    return cast(AnswerLanguage, split.encoded.notes["answer_language"])
 
 
 def question_examples(questions: Sequence[Question], source: str, is_labelled: bool) -> Examples:

@@ -14,32 +14,16 @@ from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, list_briefly
 from electra_tf.config.settings import Count, DropoutRate, MayChange, Positive, Real, Settings
-from electra_tf.data.batch import Batch
 from electra_tf.data.tables import Table
-from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue_texts
-from electra_tf.tasks.finetune.examples import (
-    DataFile,
-    Examples,
-    NewColumns,
-    read_examples,
-    read_new_texts,
-    with_swapped_pairs,
-)
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_texts, with_swapped_pairs
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.labels import class_weights, label_set
 from electra_tf.tasks.finetune.scores import sentence_scores
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
-from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
-from electra_tf.tasks.finetune.transformers_head import (
-    MODERN_HIDDEN,
-    POOLER,
-    FoundHead,
-    TransformersHead,
-    Weights,
-    WrittenHead,
-)
+from electra_tf.tasks.finetune.task import Head, LogitsTask
+from electra_tf.tasks.finetune.transformers_head import CLS_LAYERS, FoundHead, TransformersHead, Weights, WrittenHead
 from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes, in_blocks
 from electra_tf.text.packing import Rows, cut_pair, windows
 from electra_tf.text.tokenizer import Tokenizer
@@ -72,11 +56,6 @@ class SentenceConfig(Settings):
     # Tokens between the starts of two windows of a long text; null: a long text is truncated.
     stride: Count | None = None
 
-    @property
-    def num_outputs(self) -> int:
-        """C, the width of the logits."""
-        return len(self.labels) or 1
-
     @model_validator(mode="after")
     def _settings_are_consistent(self) -> "SentenceConfig":
         if self.stride is not None and len(self.text_columns) == 2:
@@ -89,48 +68,43 @@ class SentenceConfig(Settings):
         return self
 
 
-class SentenceTask(FinetuningTask):
+class SentenceTask(LogitsTask):
     """Predicts from a text or a pair of texts: logits [B, C] float32; for regression [B, 1], the scaled number.
 
     The head is the authors' (dropout and a dense layer), or that of ElectraForSequenceClassification, which has another
     dense layer and GELU before it, of BertForSequenceClassification, which has tanh instead, or of
-    ModernBertForSequenceClassification, which has GELU and a LayerNorm. It computes in float32, whatever the precision
-    of the encoder.
+    ModernBertForSequenceClassification, which has GELU and a LayerNorm.
     The loss is the cross-entropy, the mean of the labels' binary cross-entropies, or the squared error.
     Source: finetune/classification/classification_tasks.py of the authors' code.
     """
 
     reads_cls = True
-
-    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
-        super().__init__(config, **model_options)
-        self.output_layer = head_layer(config.task.num_outputs, "classifier")
-        self.add_hidden_layers()
-
-    def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """[B, C] float32 logits."""
-        return self.output_layer(self.head_input(self.encode(batch, context).pooled_output, context))
+    verb = "classify"  # the name of the served function
 
     def label_weights(self) -> tf.Tensor:
         """The weight of each label in the loss: [C] float32."""
         task = self.config.task
         return tf.constant(task.class_weights or (1.0,) * len(task.labels), tf.float32)
 
-    def outputs(self, batch: Batch, forward: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"logits": forward}
+    def all_labels(self, logits: tf.Tensor) -> tf.Tensor:
+        """All labels for each example: [N, C] string."""
+        return tf.tile(tf.constant(self.config.task.labels)[tf.newaxis], [tf.shape(logits)[0], 1])
+
+    def predictions(self, logits: tf.Tensor) -> ServedOutputs:
+        """Returns what a served model makes of [N, C] logits."""
+        raise NotImplementedError
 
 
 class ServedSentences(ServedModel):
     """Serves a model for texts or pairs of texts: `classify` (one label or several) or `regress`, and `embed`.
 
     If the model was fine-tuned with a stride, a long text is cut into windows, whose logits are averaged. Without a
-    stride it is truncated. `--predict` does the same. A subclass defines `outputs_of`.
+    stride it is truncated. `--predict` does the same.
     """
-
-    default = "classify"
 
     def __init__(self, task: SentenceTask, tokenizer: Tokenizer, shapes: ServingShapes):
         self._config: SentenceConfig = task.config.task
+        self.default = task.verb
         self._is_pair = len(self._config.text_columns) == 2
         self.has_windows = self._config.stride is not None
         super().__init__(task, tokenizer, shapes)
@@ -140,37 +114,28 @@ class ServedSentences(ServedModel):
         return 5 if self._is_pair else 2 + (self._config.stride or 1)  # with [CLS] and [SEP]
 
     def served(self) -> dict[str, Served]:
-        predict: Served = (self._predict, self.texts("text"))
+        predict = self.for_texts(self._predicted)
         if self._is_pair:
-            predict = (self._predict_pairs, self.texts("text", "text_pair"))
-        return {self.default: predict, f"{self.default}_ids": (self._predict_ids, self.ids()), **super().served()}
+            predict = self._predict_pairs, self.texts("text", "text_pair")
+        elif self.has_windows:
+            predict = self._predict_windows, self.texts("text")
+        return {self.default: predict, f"{self.default}_ids": self.for_ids(self._predicted), **super().served()}
 
-    def _predict(self, text: tf.Tensor) -> ServedOutputs:
-        """The predictions for texts.
-
-        Args:
-            text: [N] string, UTF-8.
-        Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether the text was cut.
-        """
-        stride = self._config.stride
-        if stride is None:
-            rows, truncated = self.rows(text)
-            return {**self._predicted(rows), "truncated": truncated}
+    def _predict_windows(self, text: tf.Tensor) -> ServedOutputs:
+        """The predictions for texts, as of `for_texts`."""
+        task, stride = self.get_task(), self._config.stride
+        assert stride is not None
         tokens, is_cut = self.tokenize(text, is_windowed=True)
         parts, of_text = windows(tokens, self.shapes.max_seq_length - 2, stride)
-        shapes = {"logits": ([self._config.num_outputs], tf.float32)}
-        logits = in_blocks(lambda rows: {"logits": self._logits(rows)}, self.pack([parts]), shapes)["logits"]
-        sums = tf.math.unsorted_segment_sum(tf.cast(logits, tf.float64), of_text, tf.size(text))
-        counts = tf.math.unsorted_segment_sum(tf.ones_like(of_text, tf.float64), of_text, tf.size(text))
-        means = tf.cast(sums / counts[:, tf.newaxis], tf.float32)  # over the windows of each text
-        return {**self.outputs_of(means), "truncated": is_cut}
+        shapes = {"logits": ([task.num_outputs], tf.float32)}
+        logits = in_blocks(lambda rows: {"logits": task(rows._asdict())}, self.pack([parts]), shapes)["logits"]
+        means = tf.math.unsorted_segment_mean(tf.cast(logits, tf.float64), of_text, tf.size(text))
+        return {**task.predictions(tf.cast(means, tf.float32)), "truncated": is_cut}
 
     def _predict_pairs(self, text: tf.Tensor, text_pair: tf.Tensor) -> ServedOutputs:
-        """The predictions for pairs of texts.
+        """The predictions for pairs of texts, [N] string, UTF-8.
 
-        Args:
-            text, text_pair: [N] string, UTF-8: the first and the second text of each pair.
-        Returns: the outputs of `_predict_ids`; `truncated` [N] bool, whether one of the texts was cut.
+        Returns: the outputs of `_predicted`; `truncated` [N] bool, whether one of the texts was cut.
         """
         # One call for both inputs, so that the graph has the tokenizer's operations once.
         (tokens, is_cut), num_pairs = self.tokenize(self.pairs(text, text_pair)), tf.size(text)
@@ -180,32 +145,15 @@ class ServedSentences(ServedModel):
         lost += [is_cut[:num_pairs], is_cut[num_pairs:]]
         return {**self._predicted(self.pack(parts)), "truncated": tf.reduce_any(lost, axis=0)}
 
-    def _predict_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """The predictions for token ids.
-
-        Args:
-            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns: for classification:
+    def _predicted(self, rows: Rows) -> ServedOutputs:
+        """Returns: for classification:
             label: [N] string, the likeliest.        labels: [N, C] string, all labels.
             probabilities: [N, C] float32, in the order of `labels`; they sum to 1.
         For several labels `predicted` [N, C] bool in place of `label`, and independent probabilities. For regression:
             value: [N] float32, in the unit of the training file.
         """
-        return self._predicted(self.checked_rows(input_ids, input_mask, segment_ids))
-
-    def _predicted(self, rows: Rows) -> ServedOutputs:
-        return self.outputs_of(self._logits(rows))
-
-    def _logits(self, rows: Rows) -> tf.Tensor:
-        return self.get_task()(rows._asdict())
-
-    def outputs_of(self, logits: tf.Tensor) -> ServedOutputs:
-        """The outputs for [N, C] logits."""
-        raise NotImplementedError
-
-    def _labels(self, logits: tf.Tensor) -> tf.Tensor:
-        """All labels for each example: [N, C] string."""
-        return tf.tile(tf.constant(self._config.labels)[tf.newaxis], [tf.shape(logits)[0], 1])
+        task = self.get_task()
+        return task.predictions(task(rows._asdict()))
 
 
 class SentenceHead(TransformersHead):
@@ -218,11 +166,7 @@ class SentenceHead(TransformersHead):
     """
 
     ending, description, pipeline = "ForSequenceClassification", "that labels texts.", "text-classification"
-    layers = {
-        "Electra": {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)},
-        "Bert": {**POOLER, "classifier": ("dense",)},
-        "ModernBert": {**MODERN_HIDDEN, "classifier": ("dense",)},
-    }
+    layers = {"Electra": {"classifier.dense": ("hidden",), "classifier.out_proj": ("dense",)}, **CLS_LAYERS}
     noted = ("text_columns", "label_column", "stride")
 
     def __init__(self, problem_type: str, activation: str | None = None, notes: tuple[str, ...] = ()):
@@ -287,9 +231,8 @@ def linear_as_pairs(
     The first layer computes z and -z for each label; GELU(z) - GELU(-z) = z. The other hidden units stay 0. The error
     is a few roundings of z, for any x.
 
-    Args:
-        kernel: [H, C] float32 with 2 C <= H.        bias: [C] float32.
-    Returns: float32, `hidden/kernel` [H, H], `hidden/bias` [H], `dense/kernel` [H, C] and `dense/bias` [C].
+    Args: kernel, bias: [H, C] with 2 C <= H, and [C].
+    Returns: `hidden/kernel` [H, H], `hidden/bias` [H], `dense/kernel` [H, C] and `dense/bias` [C].
     """
     hidden_size, num_labels = kernel.shape
     hidden, hidden_bias = np.zeros([hidden_size, hidden_size], np.float32), np.zeros(hidden_size, np.float32)
@@ -303,18 +246,12 @@ def linear_as_pairs(
 
 
 class Sentence(Kind):
-    """A kind of task whose model is a `SentenceTask`. P is the logits of the examples, [N, C] float32.
+    """A kind of task whose model is a `SentenceTask`. P is the logits of the examples, [N, C] float32."""
 
-    Attributes:
-        metrics: on a user's own data.
-        has_one_label: whether the probabilities of the labels sum to 1.
-        labels_in(table, column): the labels in a column, see `Examples`; with `known` labels also those of the task.
-    """
-
-    settings, text_columns = SentenceConfig, ("text",)
-    metrics: tuple[str, ...]
-    has_one_label = False
-    labels_in: Callable[..., list[Any]]
+    settings, served, text_columns = SentenceConfig, ServedSentences, ("text",)
+    metrics: tuple[str, ...]  # on a user's own data
+    has_one_label = False  # the probabilities of the labels sum to 1
+    labels_in: Callable[..., list[Any]]  # of a table, in a column; `known`: the labels of the task
 
     @abstractmethod
     def targets(self, examples: Examples, task: SentenceConfig) -> npt.NDArray[Any]:
@@ -332,17 +269,15 @@ class Sentence(Kind):
         """Returns predictions for `sentence_scores`."""
 
     @abstractmethod
-    def named(self, decisions: npt.NDArray[Any], task: SentenceConfig) -> list[Any]:
+    def named(self, logits: npt.NDArray[np.float32], task: SentenceConfig) -> list[Any]:
         """Returns the label, labels or number of each example."""
 
     def read(self, path: DataFile, config: FinetuningRunConfig, new: NewColumns | None = None) -> Examples:
         task, benchmark = config.task, GLUE_TASKS.get(config.name)
-        labels_in = functools.partial(self.labels_in, known=task.labels)
-        if new is None:
-            return read_examples(path, task.text_columns, task.label_column, labels_in)
-        if benchmark and (isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))):
+        is_of_glue = isinstance(path, Table) or os.fspath(path).lower().endswith((".tsv", ".parquet"))
+        if benchmark and new and is_of_glue:
             return read_glue_texts(benchmark, path, *new)
-        return read_new_texts(path, task, new, labels_in)
+        return read_texts(path, task, new, functools.partial(self.labels_in, known=task.labels))
 
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
@@ -379,14 +314,14 @@ class Sentence(Kind):
         task, names = split.task, [f"probability_{label}" for label in split.task.labels]
         shares = special.softmax(logits, axis=1) if self.has_one_label else special.expit(logits)
         shares = shares[:, : len(names)].tolist()  # a regression has none
-        predictions = zip(self.named(self.decisions(logits, task), task), shares, strict=True)
+        predictions = zip(self.named(logits, task), shares, strict=True)
         return [
             {**split.examples.known(index), "prediction": prediction, **dict(zip(names, of_labels, strict=True))}
             for index, (prediction, of_labels) in enumerate(predictions)
         ]
 
     def alarm(self, split: Split, logits: npt.NDArray[np.float32]) -> str | None:
-        predicted = list(map(str, self.named(self.decisions(logits, split.task), split.task)))
+        predicted = list(map(str, self.named(logits, split.task)))
         if len(set(predicted)) == 1 and len(set(split.examples.gold)) > 1:
             return f"all {len(predicted)} predictions of the dev set are {predicted[0]}"
         return None

@@ -4,7 +4,6 @@ Each text is encoded alone, so its vector can be stored and compared with those 
 """
 
 import logging
-import math
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -17,8 +16,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import Count, MayChange, Positive, Real, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.models.layers import ForwardContext
-from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_examples, read_new_texts
-from electra_tf.tasks.finetune.features import text_features
+from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_examples, read_texts
+from electra_tf.tasks.finetune.features import text_features, with_choices
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split
 from electra_tf.tasks.finetune.kinds.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.labels import numbers
@@ -101,37 +100,15 @@ class ServedSimilarity(ServedModel):
 
     def served(self) -> dict[str, Served]:
         return {
-            "sentence_embed": (self._sentence_embed, self.texts("text")),
-            "sentence_embed_ids": (self._sentence_embed_ids, self.ids()),
+            "sentence_embed": self.for_texts(self._sentence_vectors),
+            "sentence_embed_ids": self.for_ids(self._sentence_vectors),
             "similarity": (self._similarity, self.texts("text", "text_pair")),
             **super().served(),
         }
 
-    def _sentence_embed(self, text: tf.Tensor) -> ServedOutputs:
-        """A vector for each text, whose cosines with other texts' vectors are similarities.
-
-        Args:
-            text: [N] string, UTF-8.
-        Returns: the output of `_sentence_embed_ids`; `truncated` [N] bool, whether the text was cut.
-        """
-        rows, truncated = self.rows(text)
-        return {**self._sentence_vectors(rows), "truncated": truncated}
-
-    def _sentence_embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """A vector for each row of token ids.
-
-        Args:
-            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns:
-            sentence_vector: [N, H] float32, the mean of the vectors of all tokens, [CLS] and [SEP] included.
-        """
-        return self._sentence_vectors(self.checked_rows(input_ids, input_mask, segment_ids))
-
     def _similarity(self, text: tf.Tensor, text_pair: tf.Tensor) -> ServedOutputs:
-        """The similarity of two texts.
+        """The similarity of two texts, [N] string, UTF-8.
 
-        Args:
-            text, text_pair: [N] string, UTF-8.
         Returns:
             cosine: [N] float32.        truncated: [N] bool, whether one of the texts was cut.
         """
@@ -142,12 +119,17 @@ class ServedSimilarity(ServedModel):
         return {"cosine": tf.reduce_sum(first * second, axis=1), "truncated": truncated}
 
     def _sentence_vectors(self, rows: Rows) -> ServedOutputs:
+        """A vector for each text, whose cosines with other texts' vectors are similarities.
+
+        Returns:
+            sentence_vector: [N, H] float32, the mean of the vectors of all tokens, [CLS] and [SEP] included.
+        """
         output = self.get_task().encoder(**rows._asdict())
         return {"sentence_vector": mean_vectors(output.sequence_output, rows.input_mask)}
 
 
 class Similarity(Kind):
-    """P is the model's outputs: `vectors` [N, 2, H] float32, those of both texts."""
+    """P is the directions of both texts' vectors: [N, 2, H] float64, of length 1."""
 
     name, settings, model, served = "similarity", SimilarityConfig, SimilarityTask, ServedSimilarity
     transformers = NoClass(
@@ -165,7 +147,7 @@ class Similarity(Kind):
         """
         task = config.task
         if new is not None:
-            return read_new_texts(path, task, new, None if task.is_contrastive else numbers)
+            return read_texts(path, task, new, None if task.is_contrastive else numbers)
         columns, label = task.text_columns, task.label_column
         if len(columns) != 2:
             raise UserError(f"text_columns {' '.join(columns)}: task=similarity needs two columns")
@@ -175,22 +157,18 @@ class Similarity(Kind):
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
         if train.gold[0] is True:
-            logger.info(
-                "%s has no scores in %r: a text learns to find its own among other pairs; for scores in another "
-                "column, name it as label_column",
-                train.source,
-                task.label_column,
-            )
+            found = f"{train.source} has no scores in {task.label_column!r}"
+            what = "a text learns to find its own among other pairs"
+            logger.info("%s: %s; for scores in another column, name it as label_column", found, what)
             return {"is_contrastive": True}
-        smallest, largest = target_range(train)
-        return {"is_contrastive": False, "min_value": smallest, "max_value": largest}
+        return {"is_contrastive": False, **target_range(train)}
 
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
     ) -> EncodedExamples:
         """Returns features with two sequences a row, [CLS] text [SEP] each. A text that is too long loses its end."""
         task = config.task
-        targets: dict[str, npt.NDArray[np.float32]] = {}
+        targets = {}
         if examples.labels is not None:
             if (examples.labels[0] is True) != task.is_contrastive:
                 has, trained = ("scores", "none") if task.is_contrastive else ("no scores", "some")
@@ -198,45 +176,39 @@ class Similarity(Kind):
                     f"{examples.source} has {has} in {task.label_column!r}, the training file has {trained}; give "
                     "scores in all files, or in none"
                 )
-            is_scored = not task.is_contrastive
-            scores = scaled_targets(examples, task.min_value, task.max_value) if is_scored else np.ones(len(examples))
-            targets = {"targets": scores.astype(np.float32)}
+            targets["targets"] = scaled_targets(examples, task.min_value, task.max_value)
         texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
         single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None, texts_per_example=2)
-        splits, index = single.features.row_splits, np.arange(len(examples), dtype=np.int32)
-        features = replace(
-            single.features, row_splits=splits[::2], choice_splits=splits, example_index=index, row_targets=targets
-        )
-        return replace(single, features=features)
+        return replace(single, features=with_choices(single.features, [2] * len(examples), targets))
 
     def metric_names(self, split: Split) -> tuple[str, ...]:
         return ("accuracy",) if split.task.is_contrastive else ("spearmanr", "pearson")
 
-    def scores(self, split: Split, outputs: Outputs) -> dict[str, float]:
+    def predict(self, split: Split, outputs: Outputs) -> npt.NDArray[np.float64]:
+        exact = outputs["vectors"].astype(np.float64)
+        return exact / np.maximum(np.linalg.norm(exact, axis=2, keepdims=True), 1e-12)
+
+    def scores(self, split: Split, directions: npt.NDArray[np.float64]) -> dict[str, float]:
         """`spearmanr` and `pearson` of cosines and scores.
 
         Without scores `accuracy`, the share of first texts whose own second text is the nearest of the split's.
         """
-        vectors = outputs["vectors"]
         if not split.task.is_contrastive:
             gold = np.asarray(split.examples.gold, np.float64)
-            return sentence_scores(self.metric_names(split), cosines_of(vectors), gold)
-        number_of: dict[str, int] = {}  # equal texts have one number, since a first text may find any of them
-        numbers_of = np.array([number_of.setdefault(text, len(number_of)) for text in split.examples.inputs[1]])
-        first, second, found = _directions(vectors[:, 0]), _directions(vectors[:, 1]), 0
-        for begin in range(0, len(first), _PAIRS_AT_ONCE):
-            part = first[begin : begin + _PAIRS_AT_ONCE]
-            nearest = numbers_of[(part @ second.T).argmax(axis=1)]  # of equal second vectors, the first counts
-            found += np.count_nonzero(nearest == numbers_of[begin : begin + len(part)])
-        return {"accuracy": found / len(first) if len(first) else math.nan}
+            return sentence_scores(self.metric_names(split), _cosines(directions), gold)
+        texts, found = split.examples.inputs[1], 0  # a first text may find any of equal second texts
+        first, second = np.ascontiguousarray(directions.swapaxes(0, 1))
+        for begin in range(0, len(texts), _PAIRS_AT_ONCE):
+            part = slice(begin, begin + _PAIRS_AT_ONCE)
+            nearest = (first[part] @ second.T).argmax(axis=1)  # of equal second vectors, the first counts
+            found += sum(texts[index] == own for index, own in zip(nearest, texts[part], strict=True))
+        return {"accuracy": found / len(texts)}
 
-    def rows(self, split: Split, outputs: Outputs) -> list[dict[str, Any]]:
+    def rows(self, split: Split, directions: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
         """The prediction for each pair: id, score (if known), cosine."""
         examples = replace(split.examples, labels=None) if split.task.is_contrastive else split.examples
-        return [
-            {**examples.known(row), "prediction": cosine}
-            for row, cosine in enumerate(cosines_of(outputs["vectors"]).tolist())
-        ]
+        cosines = _cosines(directions).tolist()
+        return [{**examples.known(row), "prediction": cosine} for row, cosine in enumerate(cosines)]
 
 
 def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
@@ -246,12 +218,6 @@ def mean_vectors(sequence_output: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor
     return tf.math.divide_no_nan(sums, tf.reduce_sum(weights, axis=1, keepdims=True))
 
 
-def cosines_of(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """The cosine of each pair: [N, 2, H] -> [N] float64."""
-    first, second = _directions(vectors[:, 0]), _directions(vectors[:, 1])
-    return np.sum(first * second, axis=1)
-
-
-def _directions(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    exact = vectors.astype(np.float64)
-    return exact / np.maximum(np.linalg.norm(exact, axis=1, keepdims=True), 1e-12)
+def _cosines(directions: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The cosine of each pair: [N, 2, H] -> [N]."""
+    return np.sum(directions[:, 0] * directions[:, 1], axis=1)

@@ -10,7 +10,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -37,8 +37,6 @@ class Answer(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A question about a paragraph, its context."""
-
     id: str
     question: str
     context: str
@@ -74,9 +72,7 @@ class _JsonFile(BaseModel):
 def read_squad(path: DataFile) -> list[Question]:
     """Reads the questions of a file, in their order. Answers may be missing.
 
-    Args:
-        path: a `.parquet` file with the columns id, question, context and answers {text, answer_start} of
-            rajpurkar/squad; or a JSON file in the layout of train-v2.0.json.
+    Args: path: `.parquet` with the columns of rajpurkar/squad; or JSON in the layout of train-v2.0.json.
     Raises: UserError: the file cannot be read, has another layout, or an id occurs twice.
     """
     is_table = isinstance(path, Table) or os.fspath(path).endswith(".parquet")
@@ -88,10 +84,7 @@ def read_squad(path: DataFile) -> list[Question]:
 
 
 def read_questions(path: DataFile) -> list[Question]:
-    """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and possibly `id`.
-
-    Raises: UserError: see `read_squad`.
-    """
+    """Reads questions to be answered: a file of `read_squad`, or `.jsonl` with `question`, `context` and maybe `id`."""
     if not (isinstance(path, Table) or os.fspath(path).endswith(".jsonl")):
         return read_squad(path)
     table = read_table(path)
@@ -109,9 +102,7 @@ def _questions_of_json(path: DataFile) -> list[Question]:
     questions = []
     for context, qa in ((each.context, qa) for article in file.data for each in article.paragraphs for qa in each.qas):
         pairs = [(answer.text, answer.answer_start) for answer in qa.answers or ()]
-        answers = _answers(pairs, qa.is_impossible)
-        is_impossible = bool(qa.is_impossible or (pairs and not answers))
-        questions.append(Question(qa.id, qa.question, context, answers, is_impossible))
+        questions.append(_question(qa.id, qa.question, context, pairs, bool(qa.is_impossible)))
     return questions
 
 
@@ -122,19 +113,21 @@ def _questions_of_parquet(table: Table) -> list[Question]:
     flags = table.columns.get("is_impossible", [None] * len(table.rows))
     for name, question, context, value, flag in zip(*columns, flags, strict=True):
         if isinstance(value, Mapping):  # lists by name, else the official layout: a list of objects
-            pairs: Iterable[tuple[Any, Any]] = zip(value["text"], value["answer_start"], strict=True)
+            pairs = list(zip(value["text"], value["answer_start"], strict=True))
         else:
             pairs = [(answer["text"], answer["answer_start"]) for answer in (() if value is None else value)]
-        answers = _answers(pairs, flag)
-        # In this layout, a question without answers is impossible.
-        questions.append(Question(name, question, contexts.setdefault(context, context), answers, not answers))
+        is_impossible = bool(flag) or not pairs  # in this layout
+        questions.append(_question(name, question, contexts.setdefault(context, context), pairs, is_impossible))
     return questions
 
 
-def _answers(pairs: Iterable[tuple[str | None, int | None]], is_impossible: bool | None) -> tuple[Answer, ...]:
-    """The answers with text; one without, as ("", -1), says that there is none. Without a start it is scored alone."""
-    found = [(text, -1 if start is None else int(start)) for text, start in pairs if (text or "").strip()]
-    return () if is_impossible else tuple(map(Answer._make, found))
+def _question(
+    name: str, question: str, context: str, pairs: list[tuple[str | None, int | None]], is_impossible: bool
+) -> Question:
+    """An answer without text, as ("", -1), says that there is none; one without a start is scored alone."""
+    answers = tuple(Answer(text, -1 if start is None else int(start)) for text, start in pairs if text and text.strip())
+    is_impossible = is_impossible or (bool(pairs) and not answers)
+    return Question(name, question, context, () if is_impossible else answers, is_impossible)
 
 
 def answer_language(questions: Sequence[Question]) -> AnswerLanguage:
@@ -152,7 +145,7 @@ def answer_language(questions: Sequence[Question]) -> AnswerLanguage:
 
 
 def squad_v1_scores(
-    questions: Sequence[Question], predictions: Mapping[str, str], language: AnswerLanguage = "en"
+    questions: Sequence[Question], predictions: Mapping[str, str], language: str = "en"
 ) -> dict[str, float]:
     """Returns `exact_match` and `f1` of SQuAD 1.1, in percent, of questions that all have answers."""
     scores = squad_evaluate_v1_1.evaluate(*_compared(questions, predictions, language))
@@ -163,7 +156,7 @@ def squad_v2_scores(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float] | None = None,
-    language: AnswerLanguage = "en",
+    language: str = "en",
 ) -> dict[str, float]:
     """Returns the scores of SQuAD 2.0; with null odds also best_exact, best_exact_thresh, best_f1 and best_f1_thresh.
 
@@ -182,15 +175,13 @@ def choose_null_threshold(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
-    language: AnswerLanguage = "en",
+    language: str = "en",
 ) -> float:
     """Returns the threshold on null odds with the highest F1 on these questions; the lowest of equal ones.
 
-    Answers with larger null odds are replaced by "". The script's own best threshold may lie between equal odds.
+    The predictions with larger null odds, which are any numbers, are to be replaced by "". The script's own best
+    threshold may lie between equal odds.
 
-    Args:
-        predictions: the answers before any of them is replaced by "".
-        null_odds: any numbers, probabilities or logits.
     Returns: the middle between the odds of the last answered question and of the next one, so that rounding on another
         device changes no answer; the lowest odds minus 1 if no question should be answered, the highest plus 1 if all
         should.
@@ -203,7 +194,7 @@ def choose_null_threshold(
 
 
 def _compared(
-    questions: Sequence[Question], predictions: Mapping[str, str], language: AnswerLanguage
+    questions: Sequence[Question], predictions: Mapping[str, str], language: str
 ) -> tuple[list[dict[str, Any]], Mapping[str, str]]:
     """The questions in the layout of the official scripts, and the predictions; in English as they are."""
     truths = {each.id: [answer.text for answer in each.answers] for each in questions}
@@ -215,7 +206,7 @@ def _compared(
     return [{"paragraphs": [{"qas": qas}]}], predictions
 
 
-def _in_units(truths: list[str], prediction: str, language: AnswerLanguage) -> tuple[list[str], str]:
+def _in_units(truths: list[str], prediction: str, language: str) -> tuple[list[str], str]:
     """True answers and a prediction as words of hexadecimal digits, in which the scripts find no English article."""
     split = str.split if language == "words" else _UNIT.findall
     found, *units = ([unit.encode().hex() for unit in split(_plain(text))] for text in (prediction, *truths))

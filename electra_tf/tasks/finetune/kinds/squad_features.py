@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.features import batches, joined_features
+from electra_tf.tasks.finetune.kind import EncodedExamples
 from electra_tf.tasks.finetune.kinds.squad import Question
 from electra_tf.text.packing import cut, cut_texts, join, max_bytes, numbered, slices
 from electra_tf.text.tokenizer import Tokenizer
@@ -26,20 +26,13 @@ class ContextWindows(NamedTuple):
     """The windows of several questions, one question after the other: [W] int64 each.
 
     A window becomes a row [CLS] question [SEP] part of the context [SEP]. A context without tokens has no window.
-
-    Attributes:
-        question: the index of the window's question.
-        position: the position in the row at which the context begins.
-        first_token: the context's first token in the window, as an index into the tokens of all contexts.
-        length: the number of the context's tokens in the window.
-        is_max_context: [W, (tokens of the context)] bool, True in the window in which the token has the most context.
     """
 
-    question: tf.Tensor
-    position: tf.Tensor
-    first_token: tf.Tensor
-    length: tf.Tensor
-    is_max_context: tf.RaggedTensor
+    question: tf.Tensor  # the index of the window's question
+    position: tf.Tensor  # the position in the row at which the context begins
+    first_token: tf.Tensor  # the context's first token in the window, as an index into the tokens of all contexts
+    length: tf.Tensor  # the number of the context's tokens in the window
+    is_max_context: tf.RaggedTensor  # [W, (tokens)] bool, True in the window in which the token has the most context
 
     def parts(self, query: tf.RaggedTensor, contexts: tf.RaggedTensor) -> list[tf.RaggedTensor]:
         """Returns the tokens of each window's question and of its part of the context, [W, (tokens)] each."""
@@ -52,11 +45,9 @@ def context_windows(
     """Cuts the contexts of questions into windows.
 
     Args:
-        query: [Q, (tokens)] int32, the result of `cut_query`.
-        contexts: [C, (tokens)] int32.
+        query, contexts: [Q, (tokens)] int32, the result of `cut_query`; and [C, (tokens)] int32.
         context_of: [Q] int64, the index of each question's context.
-        max_seq_length: tokens of the longest row.
-        doc_stride: tokens between the starts of two windows.
+        max_seq_length, doc_stride: see `squad_windows`.
     """
     room = max_seq_length - 3 - query.row_lengths()  # beside [CLS] and two [SEP]
     stride = tf.minimum(room, doc_stride)
@@ -87,9 +78,7 @@ def _is_max_context(first_number: tf.Tensor, length: tf.Tensor) -> tf.RaggedTens
     A token's score in a window is the smaller of the numbers of tokens to its left and to its right, plus 1 % of the
     window's length, as in BERT's code. Of windows with equal scores the first is marked.
 
-    Args:
-        first_number: [W] int64, the number of each window's first token; a token has one number in all windows.
-        length: [W] int64, the number of tokens in each window.
+    Args: first_number: [W] int64, the number of each window's first token; a token has one number in all windows.
     Returns: [W, (tokens)] bool.
     """
     left, right = tf.ragged.range(length).values, tf.ragged.range(length - 1, -1, -1).values
@@ -103,41 +92,84 @@ def _is_max_context(first_number: tf.Tensor, length: tf.Tensor) -> tf.RaggedTens
     return tf.RaggedTensor.from_row_lengths(is_first, length, validate=False)
 
 
-@dataclass(frozen=True)
-class SquadWindows:
+@dataclass(frozen=True, kw_only=True)
+class SquadWindows(EncodedExamples):
     """The windows of questions as features, and the characters of each token.
 
-    Attributes:
-        questions: all questions, including those without a window.
-        features: a row [CLS] question [SEP] context [SEP] for each window; the last two parts have segment 1.
-            `example_index` is the index in `questions`. The row targets for training are `start_positions`,
-            `end_positions` and `is_impossible`.
-        windows: the positions of the same windows.
-        token_starts, token_ends: [tokens] int64, the first character and the end (exclusive) of each token of all
-            distinct contexts, one context after another.
-        num_truncated: the number of questions that lost tokens, or whose context is longer than the windows reach.
+    A row of the features is [CLS] question [SEP] context [SEP], of which the last two parts have segment 1; the
+    targets for training are `start_positions`, `end_positions` and `is_impossible`. A question is truncated, too, if
+    its context is longer than the windows reach.
     """
 
-    questions: Sequence[Question]
-    features: Features
-    windows: ContextWindows
-    token_starts: tf.Tensor
-    token_ends: tf.Tensor
-    num_truncated: int
+    questions: Sequence[Question]  # all, including those without a window
+    windows: ContextWindows  # of the rows
+    token_starts: tf.Tensor  # [tokens] int64, the first character of each token of all distinct contexts
+    token_ends: tf.Tensor  # exclusive
+
+
+class Contexts:
+    """The C distinct contexts of Q questions, each tokenized once, up to `max_bytes` bytes and tokens.
+
+    Attributes:
+        of_question, is_cut: [Q] int64, the context of each question; [C] bool, whether a context has more bytes.
+        tokens: [C, (tokens)] int32.
+        starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
+    """
+
+    def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int):
+        index_of: dict[str, int] = {}
+        of_question = [index_of.setdefault(question.context, len(index_of)) for question in questions]
+        self.of_question = np.array(of_question, np.int64)
+        contexts, longest, parts = list(index_of), max_bytes(max_seq_length, is_windowed=True), []
+        for begin, end in batches(len(contexts)):
+            texts, is_cut = cut_texts(tf.constant(contexts[begin:end], tf.string), longest)
+            parts.append([is_cut, *(cut(each, longest) for each in tokenizer.tokenize_with_offsets(texts))])
+        is_cut, self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
+        self.is_cut, self.starts, self.ends = is_cut.numpy(), starts.values, ends.values
 
 
 def squad_windows(
-    questions: Sequence[Question], tokenizer: Tokenizer, *, max_seq_length: int, doc_stride: int, max_query_length: int
+    questions: Sequence[Question],
+    tokenizer: Tokenizer,
+    *,
+    max_seq_length: int,
+    doc_stride: int,
+    max_query_length: int,
+    contexts: Contexts | None = None,
+    chosen: Sequence[int] | None = None,
 ) -> SquadWindows:
-    """Returns the windows of all questions, for prediction.
+    """Returns the windows of questions.
 
     Args:
         max_seq_length: tokens of the longest row.
         doc_stride: tokens between the starts of two windows.
         max_query_length: tokens after which a question is truncated, see `cut_query`.
+        contexts: those of the questions, if they have been tokenized before.
+        chosen: the indices of the questions that get windows, ascending; None: all.
     """
-    contexts = _Contexts(questions, tokenizer, max_bytes(max_seq_length, is_windowed=True))
-    return _windows(questions, contexts, tokenizer, range(len(questions)), max_seq_length, doc_stride, max_query_length)
+    contexts = contexts or Contexts(questions, tokenizer, max_seq_length)
+    chosen = range(len(questions)) if chosen is None else chosen
+    rows, of_batches, num_truncated = [], [], 0
+    for begin, end in batches(len(chosen)):
+        index = np.array(chosen[begin:end], np.int64)
+        texts = tf.constant([questions[i].question for i in index], tf.string)
+        whole = tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0])
+        of_context = contexts.of_question[index]
+        query = cut_query(whole, max_seq_length, max_query_length)
+        num_truncated += np.count_nonzero((whole.row_lengths() > query.row_lengths()) | contexts.is_cut[of_context])
+        windows = context_windows(query, contexts.tokens, of_context, max_seq_length, doc_stride)
+        ids, segments = join(windows.parts(query, contexts.tokens), tokenizer.vocabulary)
+        windows = windows._replace(question=tf.gather(index, windows.question))
+        rows.append((ids, segments, windows.question))
+        of_batches.append(windows)
+    return SquadWindows(
+        joined_features(rows),
+        num_truncated,
+        questions=questions,
+        windows=ContextWindows(*(tf.concat(each, axis=0) for each in zip(*of_batches, strict=True))),
+        token_starts=contexts.starts,
+        token_ends=contexts.ends,
+    )
 
 
 def training_windows(
@@ -150,24 +182,22 @@ def training_windows(
     tokens that hold characters of the nearest such place are its span. The authors' code searches the answer's tokens
     in its words, takes the first ones found ("50" in "50-50"), all of the words if there are none, and drops U+00A0.
 
-    Args:
-        questions: each has an answer or is impossible.
-        lengths: see `squad_windows`.
+    Args: questions, lengths: each has an answer or is impossible; see `squad_windows`.
     Returns: the windows, and the ids of the dropped questions.
     """
-    contexts = _Contexts(questions, tokenizer, max_bytes(lengths["max_seq_length"], is_windowed=True))
-    starts, ends = contexts.starts.numpy(), contexts.ends.numpy()
-    parts = [slice(*contexts.row_splits[context : context + 2]) for context in contexts.of_question]
+    contexts = Contexts(questions, tokenizer, lengths["max_seq_length"])
+    starts, ends, splits = (each.numpy() for each in (contexts.starts, contexts.ends, contexts.tokens.row_splits))
+    parts = [slice(*splits[context : context + 2]) for context in contexts.of_question]
     spans = [_answer_span(each, starts[part], ends[part]) for each, part in zip(questions, parts, strict=True)]
     kept = [i for i, span in enumerate(spans) if span is not None]
-    windows = _windows(questions, contexts, tokenizer, kept, **lengths)
+    windows = squad_windows(questions, tokenizer, **lengths, contexts=contexts, chosen=kept)
     of_row = windows.features.example_index
-    first, last = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)[of_row].T
     is_impossible = np.array([question.is_impossible for question in questions], bool)[of_row]
-    places = windows.windows
-    from_window = places.first_token.numpy() - contexts.row_splits[contexts.of_question[of_row]]
-    inside = ~is_impossible & (first >= from_window) & (last < from_window + places.length.numpy())
-    shift = places.position.numpy() - from_window
+    position, first_token, length = (each.numpy() for each in windows.windows[1:4])
+    in_context = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)[of_row].T
+    first, last = in_context + splits[contexts.of_question[of_row]]  # numbered as `first_token`
+    inside = ~is_impossible & (first >= first_token) & (last < first_token + length)
+    shift = position - first_token
     targets = {
         "start_positions": np.where(inside, first + shift, 0).astype(np.int32),
         "end_positions": np.where(inside, last + shift, 0).astype(np.int32),
@@ -175,63 +205,6 @@ def training_windows(
     }
     dropped = [question.id for question, span in zip(questions, spans, strict=True) if span is None]
     return replace(windows, features=replace(windows.features, row_targets=targets)), dropped
-
-
-class _Contexts:
-    """The distinct contexts of questions, each tokenized once, up to `longest` bytes and tokens.
-
-    Attributes:
-        texts: the whole contexts.
-        of_question: [Q] int64, the index of each question's context.
-        tokens: [C, (tokens)] int32.
-        row_splits: [C + 1] int64, the row splits of `tokens`.
-        starts, ends: [tokens] int64, the first character and the end (exclusive) of each token of all contexts.
-        is_cut: [C] bool, whether a context is longer.
-    """
-
-    def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, longest: int):
-        index_of: dict[str, int] = {}
-        self.of_question = np.array(
-            [index_of.setdefault(question.context, len(index_of)) for question in questions], np.int64
-        )
-        self.texts = list(index_of)
-        parts = []
-        for begin, end in batches(len(self.texts)):
-            texts, _ = cut_texts(tf.constant(self.texts[begin:end], tf.string), longest)
-            tokenized = tokenizer.tokenize_with_offsets(texts)
-            parts.append([cut(each, longest) for each in tokenized])
-        self.tokens, starts, ends = (tf.concat(each, axis=0) for each in zip(*parts, strict=True))
-        self.is_cut = np.array([len(text.encode()) > longest for text in self.texts], bool)
-        self.row_splits = self.tokens.row_splits.numpy()
-        self.starts, self.ends = starts.values, ends.values
-
-
-def _windows(
-    questions: Sequence[Question],
-    contexts: _Contexts,
-    tokenizer: Tokenizer,
-    chosen: Sequence[int],
-    max_seq_length: int,
-    doc_stride: int,
-    max_query_length: int,
-) -> SquadWindows:
-    """The windows of the questions whose indices are `chosen`, in ascending order."""
-    rows, of_batches, num_truncated = [], [], 0
-    for begin, end in batches(len(chosen)):
-        index = np.array(chosen[begin:end], np.int64)
-        texts = tf.constant([questions[i].question for i in chosen[begin:end]], tf.string)
-        whole = tokenizer.tokenize(cut_texts(texts, max_bytes(max_seq_length))[0])
-        of_context = contexts.of_question[index]
-        query = cut_query(whole, max_seq_length, max_query_length)
-        is_truncated = (whole.row_lengths() > query.row_lengths()) | contexts.is_cut[of_context]
-        num_truncated += np.count_nonzero(is_truncated)
-        windows = context_windows(query, contexts.tokens, of_context, max_seq_length, doc_stride)
-        ids, segments = join(windows.parts(query, contexts.tokens), tokenizer.vocabulary)
-        windows = windows._replace(question=tf.gather(index, windows.question))
-        rows.append((ids, segments, windows.question))
-        of_batches.append(windows)
-    windows = ContextWindows(*(tf.concat(each, axis=0) for each in zip(*of_batches, strict=True)))
-    return SquadWindows(questions, joined_features(rows), windows, contexts.starts, contexts.ends, num_truncated)
 
 
 def _answer_span(

@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.settings import DropoutRate, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
-from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
 from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.kind import EncodedExamples, Kind, Outputs, Split, cell
@@ -24,15 +23,16 @@ from electra_tf.tasks.finetune.labels import label_ids
 from electra_tf.tasks.finetune.scores import Report, class_report, span_report, tagging_scores
 from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.tag_schemes import TagScheme, fits_scheme, scheme_prefixes
-from electra_tf.tasks.finetune.task import FinetuningTask, Head, head_layer
+from electra_tf.tasks.finetune.task import Head, LogitsTask
 from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, Weights, WrittenHead
-from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes
+from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
 from electra_tf.text.packing import Rows, cut, cut_texts, join, join_words, max_bytes
 from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
-TaggedWords = list[tuple[list[str], list[float]]]  # of each sentence, the tags and their probabilities
+# Of each sentence, the tags of its words and their probabilities; None for a truncated word.
+TaggedWords = list[tuple[list[str | None], list[float | None]]]
 _MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 _SPACES = (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x20)  # as in files of tagged words; other spaces are parts of words
 
@@ -49,7 +49,7 @@ class TaggingConfig(Settings):
     dropout: DropoutRate = 0.0  # rate in the head, as in the authors' code
 
 
-class TaggingTask(FinetuningTask):
+class TaggingTask(LogitsTask):
     """Tags words at their first piece: logits [B, S, C] float32 of a dense layer, as in ElectraForTokenClassification.
 
     With the modern block and `head: huggingface` other layers are below it, as in ModernBertForTokenClassification.
@@ -58,15 +58,6 @@ class TaggingTask(FinetuningTask):
     """
 
     target_tensors = {"label_ids": ("S", tf.int32), "label_weights": ("S", tf.float32)}
-
-    def __init__(self, config: FinetuningRunConfig, **model_options: Any) -> None:
-        super().__init__(config, **model_options)
-        self.output_layer = head_layer(len(config.task.labels), "classifier")
-        self.add_hidden_layers()
-
-    def forward(self, batch: Batch, context: ForwardContext) -> tf.Tensor:
-        """[B, S, C] float32 logits."""
-        return self.output_layer(self.head_input(self.encode(batch, context).sequence_output, context))
 
     def row_losses(self, batch: Batch, forward: tf.Tensor) -> tf.Tensor:
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label_ids"], logits=forward)
@@ -77,40 +68,20 @@ class TaggingTask(FinetuningTask):
         return {"label_ids": label_ids, "probabilities": tf.reduce_max(tf.nn.softmax(forward), axis=-1)}
 
 
-class Words(NamedTuple):
-    """The words of N texts, one text after the other.
-
-    Attributes:
-        texts: [words] string.        row: [words] int64, the index of each word's text.
-        start, end: [words] int32, the word's first character (code point) in the text and its end (exclusive).
-    """
-
-    texts: tf.Tensor
-    row: tf.Tensor
-    start: tf.Tensor
-    end: tf.Tensor
-
-
 class ServedTagging(ServedModel):
     """Serves a tagging model: `tag` and `embed`."""
 
     default = "tag"
 
-    def __init__(self, task: TaggingTask, tokenizer: Tokenizer, shapes: ServingShapes):
-        self._labels = task.config.task.labels
-        super().__init__(task, tokenizer, shapes)
-
     def served(self) -> dict[str, Served]:
-        tag: dict[str, Served] = {"tag": (self._tag, self.texts("text")), "tag_ids": (self._tag_ids, self.ids())}
-        return {**tag, **super().served()}
+        tag: Served = (self._tag, self.texts("text"))
+        return {"tag": tag, "tag_ids": self.for_ids(self._tagged), **super().served()}
 
     def _tag(self, text: tf.Tensor) -> ServedOutputs:
-        """A tag for each word that fits. Spaces, tabs and line breaks separate words, as in a training file.
+        """A tag for each word of [N] texts that fits. Spaces, tabs and line breaks separate words, as in training.
 
-        Words are tokenized one by one, as in training. A word without a piece is [UNK].
+        Words are tokenized one by one, too. An invalid byte of UTF-8 counts as a character.
 
-        Args:
-            text: [N] string, UTF-8; each invalid byte counts as a character.
         Returns: with W, the largest number of words that fit:
             tokens: [N, W] string, the words.        tags: [N, W] string; "" in padding.
             probability: [N, W] float32, the tag's probability.
@@ -118,51 +89,44 @@ class ServedTagging(ServedModel):
             num_tokens: [N] int32, the number of words.        truncated: [N] bool, whether the text was cut.
         """
         text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length))
-        words, nrows = words_of(text), tf.size(text, tf.int64)
-        pieces, room = self.tokenizer.tokenize(words.texts), self.shapes.max_seq_length - 2
-        tokens, first_piece = join_words(pieces, words.row, nrows, self.tokenizer.vocabulary.unk_id)
+        (words, row, start, end), nrows = words_of(text), tf.size(text, tf.int64)
+        pieces, room = self.tokenizer.tokenize(words), self.shapes.max_seq_length - 2
+        tokens, first_piece = join_words(pieces, row, nrows, self.tokenizer.vocabulary.unk_id)
         fits = first_piece < room
-        row = tf.boolean_mask(words.row, fits)
 
         def of_texts(values: tf.Tensor) -> tf.Tensor:  # [words] -> [N, W]
-            kept = tf.boolean_mask(values, fits)
-            return tf.RaggedTensor.from_value_rowids(kept, row, nrows=nrows, validate=False).to_tensor()
+            kept = tf.boolean_mask(values, fits), tf.boolean_mask(row, fits)
+            return tf.RaggedTensor.from_value_rowids(*kept, nrows=nrows, validate=False).to_tensor()
 
         tagged = self._tagged(self.pack([cut(tokens, room)]))
         position = of_texts(1 + first_piece)  # after [CLS]; in padding 0
         real = position > 0
         return {
-            "tokens": of_texts(words.texts),
+            "tokens": of_texts(words),
             "tags": tf.where(real, tf.gather(tagged["tags"], position, batch_dims=1), ""),
             "probability": tf.where(real, tf.gather(tagged["probability"], position, batch_dims=1), 0.0),
-            "start": of_texts(words.start),
-            "end": of_texts(words.end),
+            "start": of_texts(start),
+            "end": of_texts(end),
             "num_tokens": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
             "truncated": is_cut | (tokens.row_lengths() > room),
         }
 
-    def _tag_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
+    def _tagged(self, rows: Rows) -> ServedOutputs:
         """A tag for each token. A word has the tag of its first piece.
 
-        Args:
-            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
         Returns:
             tags: [N, T] string, the likeliest; "" in padding.
             probability: [N, T] float32, the tag's probability; 0 in padding.
             labels: [N, C] string, all tags.        probabilities: [N, T, C] float32, in the order of `labels`.
         """
-        rows = self.checked_rows(input_ids, input_mask, segment_ids)
-        labels = tf.tile(tf.constant(self._labels)[tf.newaxis], [tf.shape(input_ids)[0], 1])
-        return {**self._tagged(rows), "labels": labels}
-
-    def _tagged(self, rows: Rows) -> ServedOutputs:
-        logits = self.get_task()(rows._asdict())  # [N, T, C]
+        task = cast(TaggingTask, self.get_task())
+        logits, labels = task(rows._asdict()), tf.constant(task.config.task.labels)
         probabilities, real = tf.nn.softmax(logits), rows.input_mask > 0
-        tags = tf.gather(tf.constant(self._labels), tf.argmax(logits, axis=-1))
         return {
-            "tags": tf.where(real, tags, ""),
+            "tags": tf.where(real, tf.gather(labels, tf.argmax(logits, axis=-1)), ""),
             "probability": tf.where(real, tf.reduce_max(probabilities, axis=-1), 0.0),
             "probabilities": probabilities,
+            "labels": tf.tile(labels[tf.newaxis], [tf.shape(logits)[0], 1]),
         }
 
 
@@ -195,7 +159,7 @@ class TaggingHead(TransformersHead):
 
 
 class Tagging(Kind):
-    """P is for each sentence the tags of its words and their probabilities; truncated words have none."""
+    """P is `TaggedWords`."""
 
     name, settings, model, served = "tagging", TaggingConfig, TaggingTask, ServedTagging
     transformers = TaggingHead()
@@ -204,7 +168,6 @@ class Tagging(Kind):
         return read_tagged(path, None if new is None else config.task.labels)
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
-        """The labels that follow from the training sentences and the tag scheme."""
         return {"labels": list(tag_labels(train, task.scheme))}
 
     def encode(
@@ -216,7 +179,7 @@ class Tagging(Kind):
         if num_cut := num_words - int(encoded.features.token_targets["label_weights"].sum()):
             lack = "training" if is_training else f"prediction: beyond data.max_seq_length {config.data.max_seq_length}"
             logger.warning("%s: %d of %d words get no %s", examples.source, num_cut, num_words, lack)
-        return encoded if is_training else replace(encoded, gold=examples.labels)
+        return replace(encoded, gold=examples.labels)
 
     def metric_names(self, split: Split) -> tuple[str, ...]:
         names = ("accuracy",) if split.task.scheme == "plain" else ("f1", "precision", "recall", "accuracy")
@@ -225,52 +188,52 @@ class Tagging(Kind):
     def predict(self, split: Split, outputs: Outputs) -> TaggedWords:
         labels, features = split.task.labels, split.encoded.features
         of_words = (values_of_words(features, outputs[name]) for name in ("label_ids", "probabilities"))
-        return [([labels[tag] for tag in tags], shares.tolist()) for tags, shares in zip(*of_words, strict=True)]
+        predicted: TaggedWords = []
+        for words, tags, shares in zip(split.examples.inputs[0], *of_words, strict=True):
+            lost = [None] * (len(words) - len(tags))
+            predicted.append(([*(labels[tag] for tag in tags), *lost], [*shares.tolist(), *lost]))
+        return predicted
 
     def scores(self, split: Split, predictions: TaggedWords) -> dict[str, float]:
-        tags = _scored_tags(split, predictions)
+        tags = _scored_tags(predictions)
         share = float(np.mean([tag == "" for tag in itertools.chain(*tags)]))
         scores = tagging_scores(tags, split.examples.gold, split.task.scheme) | {"truncated_words": share}
         return {name: scores[name] for name in self.metric_names(split)}
 
     def report(self, split: Split, predictions: TaggedWords) -> Report:
-        predicted, tags = _scored_tags(split, predictions), split.examples.gold
+        predicted, tags = _scored_tags(predictions), split.examples.gold
         if split.task.scheme == "plain":
             return class_report(split.task.labels, *(list(itertools.chain(*each)) for each in (predicted, tags)))
         return span_report(predicted, tags)
 
     def rows(self, split: Split, predictions: TaggedWords) -> list[dict[str, Any]]:
         """The prediction for each sentence: lists with a value for each word, None for a truncated one."""
-        lines = []
-        for index, words in enumerate(split.examples.inputs[0]):
-            tags, shares = ([*values, *[None] * (len(words) - len(values))] for values in predictions[index])
-            known = {} if split.examples.labels is None else {"label": split.examples.labels[index]}
-            lines.append({"word": words, **known, "prediction": tags, "probability": shares})
-        return lines
+        (sentences,), labels = split.examples.inputs, split.examples.labels
+        known = [{}] * len(sentences) if labels is None else [{"label": tags} for tags in labels]
+        return [
+            {"word": words, **label, "prediction": tags, "probability": shares}
+            for words, label, (tags, shares) in zip(sentences, known, predictions, strict=True)
+        ]
 
     def content_of(self, rows: list[dict[str, Any]]) -> bytes:
         """Returns a line for each word of a sentence, with tabs between its values, and an empty line."""
-        sentences = [
-            [
-                "\t".join(cell(name, value) for name, value in zip(row, values, strict=True))
-                for values in zip(*row.values(), strict=True)
-            ]
-            for row in rows
-        ]
-        return "".join("\n".join([*lines, "", ""]) for lines in sentences).encode()
+        lines = []
+        for row in rows:
+            lines += ["\t".join(map(cell, row, values)) for values in zip(*row.values(), strict=True)]
+            lines.append("")
+        return "".join(f"{line}\n" for line in lines).encode()
 
     def python_values(self, rows: list[dict[str, Any]]) -> list[list[tuple[str, str | None, float | None]]]:
         return [list(zip(row["word"], row["prediction"], row["probability"], strict=True)) for row in rows]
 
     def alarm(self, split: Split, predictions: TaggedWords) -> str | None:
-        predicted = {tag for tags, _ in predictions for tag in tags}
+        predicted = {tag for tags, _ in predictions for tag in tags} - {None}
         return f"all words of the dev set are tagged {predicted.pop()!r}" if len(predicted) == 1 else None
 
 
-def _scored_tags(split: Split, predictions: TaggedWords) -> list[list[str]]:
+def _scored_tags(predictions: TaggedWords) -> list[list[str]]:
     """A tag for each word; a truncated one has "", which is wrong, and outside of all spans."""
-    pairs = zip(predictions, split.examples.inputs[0], strict=True)
-    return [[*tags, *[""] * (len(words) - len(tags))] for (tags, _), words in pairs]
+    return [["" if tag is None else tag for tag in tags] for tags, _ in predictions]
 
 
 def tagging_features(
@@ -285,14 +248,11 @@ def tagging_features(
     without a piece, such as a control character, becomes [UNK], so that its label has a position. The words with spaces
     between them are read up to `max_bytes`.
 
-    Args:
-        sentences: N lists of words.
-        label_ids: the label of each word; None for prediction.
-    Returns: features with the token targets `label_ids`, 0 elsewhere, and `label_weights`, 1 on the first
-        piece of a word; without `label_ids` the weights alone.
+    Args: label_ids: the label of each word; None for prediction.
+    Returns: features with the token targets `label_weights`, 1 on the first piece of a word, and `label_ids`, if given.
     """
     room = max_seq_length - 2
-    rows, first_pieces, num_truncated = [], [np.zeros(0, np.int64)], 0
+    rows, first_pieces, num_truncated = [], [], 0
     read = [_read_words(sentence, max_bytes(max_seq_length)) for sentence in sentences]
     is_cut = np.array([part is not whole for part, whole in zip(read, sentences, strict=True)], bool)
     num_words = np.array([len(sentence) for sentence in read], np.int64)
@@ -326,31 +286,21 @@ def _read_words(words: Sequence[str], longest: int) -> Sequence[str]:
     (text,), (is_cut,) = cut_texts(tf.constant([" ".join(words)]), longest)
     if not is_cut:
         return words
-    text, read, first = text.numpy().decode(), [], 0
-    for word in words:
-        if first >= len(text):
-            break
-        read.append(text[first : first + len(word)])
-        first += len(word) + 1
-    return read
+    text, firsts = text.numpy().decode(), itertools.accumulate((len(word) + 1 for word in words), initial=0)
+    return [text[first : first + len(word)] for first, word in zip(firsts, words, strict=False) if first < len(text)]
 
 
 def values_of_words(features: Features, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-    """Selects the values of the first pieces of words. Truncated words have none.
+    """Returns the values of the words of each sentence: those of their first pieces. Truncated words have none.
 
-    Args:
-        features: the result of `tagging_features`.
-        values: [N, S], a value for each token of each row.
-    Returns: N arrays, the values of the words of each sentence.
+    Args: features, values: of `tagging_features`, and [N, S], a value for each token of each row.
     """
     is_word = features.token_targets["label_weights"] > 0
     return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
 
 
 def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
-    """Returns the tags to learn, sorted. In a scheme of spans, each type in the training split has all prefixes.
-
-    For example, B-PER in training gives B-PER and I-PER, so I-PER is known in the dev set.
+    """Returns the tags to learn, sorted. In a scheme of spans, B-PER in training gives all of PER, such as I-PER.
 
     Raises: UserError: a tag does not belong to the scheme.
     """
@@ -380,8 +330,12 @@ def _where(examples: Examples, sentence: int, word: int) -> str:
     return f"{examples.source}:{examples.rows[sentence][word]}"
 
 
-def words_of(text: tf.Tensor) -> Words:
-    """The words of [N] texts, separated by spaces, tabs and line breaks. An invalid byte becomes U+FFFD."""
+def words_of(text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """The words of [N] texts, separated by spaces, tabs and line breaks. An invalid byte becomes U+FFFD.
+
+    Returns: [words] each: the words, string; the index of the text of each, int64; and its first character (code
+        point) in the text and its end (exclusive), int32.
+    """
     characters = tf.strings.unicode_decode(text, "UTF-8")  # [N, (characters)]
     rows = characters.value_rowids()
     is_space = tf.reduce_any(characters.values[:, tf.newaxis] == tf.constant(_SPACES), axis=1)
@@ -394,4 +348,4 @@ def words_of(text: tf.Tensor) -> Words:
     )  # [words, (characters)]
     row = tf.gather(rows, first)
     start = tf.cast(first - tf.gather(characters.row_starts(), row), tf.int32)
-    return Words(tf.strings.unicode_encode(words, "UTF-8"), row, start, start + tf.cast(words.row_lengths(), tf.int32))
+    return tf.strings.unicode_encode(words, "UTF-8"), row, start, start + tf.cast(words.row_lengths(), tf.int32)
