@@ -23,7 +23,7 @@ from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, Sou
 
 # Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
 _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
-_TASK_HEADS = "task_specific/"
+_HEADS, _TASK_HEADS = ("discriminator_predictions/", "generator_predictions/"), "task_specific/"
 
 
 def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredModel:
@@ -44,20 +44,17 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     unread = [name for name in tensors if not name.startswith(names.AUTHORS_SCOPES) or name.startswith(_TASK_HEADS)]
     weights = sound_weights(prefix, {name: value for name, value in tensors.items() if name not in unread})
     shapes = {name: value.shape for name, value in weights.items()}
+    detector, masked_lm = ((head,) * any(name.startswith(head) for name in shapes) for head in _HEADS)
     encoder, generator = _sizes(prefix, shapes, overrides)
-    has_discriminator = any(name.startswith("discriminator_predictions/") for name in weights)
-    has_masked_lm = any(name.startswith("generator_predictions/") for name in weights)
-    detector = ("discriminator_predictions/",) if has_discriminator else ()
-    masked_lm = ("generator_predictions/",) if has_masked_lm else ()
     if generator is None:
-        expected = names.network_shapes(encoder, (*detector, *masked_lm))
+        expected = names.network_shapes(encoder, detector + masked_lm)
         generator = encoder if detector and masked_lm else None  # one network in both roles
     else:
-        has_tables = "generator/embeddings/word_embeddings" in weights
+        has_tables = "generator/embeddings/word_embeddings" in shapes
         of_generator = names.network_shapes(generator, masked_lm, "generator", with_embeddings=has_tables)
-        expected = names.network_shapes(encoder, detector) | of_generator
+        expected = {**names.network_shapes(encoder, detector), **of_generator}
     names.require_shapes(prefix, expected, shapes)
-    unread += sorted(set(weights) - set(expected))
+    unread += sorted(weights.keys() - expected)
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
     tokenizer = StoredTokenizer.of(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
     place = "vocab_file" if overrides.vocabulary else vocab_file
@@ -72,7 +69,7 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
         generator=generator,
         weights={name: weights[name] for name in expected},
         stored_tokenizer=tokenizer,
-        objective="electra" if has_discriminator else "bert_mlm" if has_masked_lm else "",
+        objective="electra" if detector else "bert_mlm" if masked_lm else "",
         step=int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0,
         states_settings=False,
         facts={"is_assumed": True},
@@ -94,8 +91,6 @@ def _sizes(prefix: str, shapes: names.Shapes, overrides: SourceOverrides) -> tup
 def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     """Writes a checkpoint of the authors' code, `model.ckpt-STEP`, with their `global_step`, and the vocabulary.
 
-    Args:
-        output_dir: a directory, empty or new.
     Returns: lines for the log.
     """
     model, notes = model.of_authors()
