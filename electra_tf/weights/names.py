@@ -40,22 +40,20 @@ POOLER = "pooler/"  # of BERT: dense with tanh on the vector of [CLS], as it was
 
 # Turn the path of attributes that leads to a variable into its name. A path that matches no rule is the name.
 _RULES = (
-    (r"^generator/encoder/", "generator/"),
+    (r"^(generator|difficulty)/encoder/", r"\1/"),
     (r"^generator/(left_to_right|right_to_left)/", r"generator_\1/"),  # the two towers of Electric
     (r"^(generator|masked_lm)/head/", "generator_predictions/"),
     (r"^replaced_token_head/transform/", "discriminator_predictions/dense/"),
     (r"^replaced_token_head/score/", "discriminator_predictions/dense_1/"),
     (r"^replaced_token_head/", "discriminator_predictions/"),  # a LayerNorm
     (r"^prediction_head/", "encoder_predictions/"),
-    (r"^difficulty/encoder/", "difficulty/"),
     (r"^difficulty/head/", "difficulty_predictions/"),
     (r"/transformer_layers/(\d+)/", r"/encoder/layer_\1/"),
     (r"/attention/", "/attention/self/"),
-    (r"/attention_output/projection/", "/attention/output/dense/"),
     (r"/attention_output/", "/attention/output/"),
-    (r"/intermediate/", "/intermediate/dense/"),
-    (r"/feed_forward_output/projection/", "/output/dense/"),
     (r"/feed_forward_output/", "/output/"),
+    (r"/output/projection/", "/output/dense/"),
+    (r"/intermediate/", "/intermediate/dense/"),
     (r"/transform/", "/dense/"),
     (r"/layer_norm/", "/LayerNorm/"),
 )
