@@ -10,7 +10,7 @@ import numpy.typing as npt
 import tensorflow as tf
 from tqdm import tqdm
 
-from electra_tf.data.batch import TEXT_TENSORS, Batch, mask_and_segments
+from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, evaluation_order, fitting_batch_size, padded_batches
 from electra_tf.models.encoder import build_encoder
 from electra_tf.models.generators import TransformerGenerator
@@ -29,8 +29,6 @@ from electra_tf.weights.stored_model import StoredModel, assign_weights
 FloatArray = npt.NDArray[np.float32]
 Compute = Callable[[Batch], tf.Tensor]
 
-_EXAMPLE = {name: np.ones([1, 3], np.int32) for name in TEXT_TENSORS}  # a tensor would start TensorFlow
-
 
 class Networks:
     """The encoder of a stored model, and its head if it has one that works alone.
@@ -44,10 +42,9 @@ class Networks:
     """
 
     def __init__(self, stored: StoredModel):
-        self._num_layers, self.is_shared = stored.encoder.num_layers, False
         task = stored.build_task(None if stored.finetuned else "float32")
         self.finetuned = task if isinstance(task, FinetuningTask) else None
-        self.encoder = task.encoder
+        self.encoder, self.is_shared = task.encoder, False
         self.head: ReplacedTokenHead | None = None
         variables = encoder_variables(self.encoder)
         if self.finetuned is not None:
@@ -55,15 +52,14 @@ class Networks:
         elif stored.has_detector:
             self.head = task.replaced_token_head
             variables = discriminator_variables(self.encoder, self.head)
-        self._vector_encoder = None
+        self._vector_encoder = self.encoder
         if self.encoder.compute_dtype != "float32":  # of a fine-tuned model; vectors are always float32
             self._vector_encoder = build_encoder(stored.encoder, "float32")
-            self._vector_encoder(**_EXAMPLE)
+            self._vector_encoder(*tf.ones([3, 1, 3], tf.int32))  # creates the variables
             stored.assign_encoder(self._vector_encoder)
         others = {name: value for name, value in stored.weights.items() if name not in variables}
         self._variables, self.others = variables, dataclasses.replace(stored, weights=others, task=None)
         self._layer_vectors: dict[tuple[int, ...], Compute] = {}
-        self._masked_lm: TransformerGenerator | None = None
 
     @functools.cached_property
     def strategy_and_loop(self) -> tuple[tf.distribute.Strategy, DeviceLoop[FinetuningTask]]:
@@ -84,11 +80,10 @@ class Networks:
             layers: from 1 on, or from -1, the last, down.
         Raises: ValueError: there is no such layer.
         """
-        most = self._num_layers
+        encoder, most = self._vector_encoder, self.encoder.config.num_layers
         numbers = (layers,) if isinstance(layers, int | np.integer) else tuple(layers)
         key = tuple((range(1, most + 1) if number > 0 else range(-most, 0)).index(number) for number in numbers)
-        encoder = self._vector_encoder or self.encoder
-        if self._vector_encoder is not None and self.is_shared:
+        if encoder is not self.encoder and self.is_shared:
             self.stored().assign_encoder(encoder)
 
         def vectors(batch: Batch) -> tf.Tensor:
@@ -114,17 +109,19 @@ class Networks:
 
         Raises: UserError: there is no masked language model that was trained.
         """
-        if self._masked_lm is None:
-            self._masked_lm = self.stored().build_masked_lm()
-        elif self.is_shared:  # the generator has weights of its own, and copies of those that it shares
+        network = self._masked_lm
+        if self.is_shared:  # the generator has weights of its own, and copies of those that it shares
             stored = self.stored()
-            assign_weights(stored.source, stored.masked_lm_weights, generator_variables(self._masked_lm))
+            assign_weights(stored.source, stored.masked_lm_weights, generator_variables(network))
         return self._masked_probabilities
+
+    @functools.cached_property
+    def _masked_lm(self) -> TransformerGenerator:
+        return self.stored().build_masked_lm()
 
     @functools.cached_property
     def _masked_probabilities(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
         network = self._masked_lm
-        assert network is not None
 
         def probabilities(ids: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
             return tf.nn.softmax(network(ids, tf.ones_like(ids), tf.zeros_like(ids), positions).logits)

@@ -156,16 +156,12 @@ def _write_warmup_requests(version_dir: str, signatures: Mapping[str, tf.types.e
     file = os.path.join(version_dir, WARMUP_FILE)
     make_directory(os.path.dirname(file))
     with tf.io.TFRecordWriter(file) as writer:
-        for name, function in sorted(signatures.items()):
-            for batch_size in _BATCH_SIZES:
-                specs = tf.nest.flatten(function.structured_input_signature)
-                inputs = {spec.name: _values(spec, batch_size) for spec in specs}
-                request = predict_pb2.PredictRequest(
-                    model_spec=model_pb2.ModelSpec(signature_name=name),
-                    inputs={key: tf.make_tensor_proto(values) for key, values in inputs.items()},
-                )
-                log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
-                writer.write(log.SerializeToString(deterministic=True))
+        for (name, function), batch_size in itertools.product(sorted(signatures.items()), _BATCH_SIZES):
+            specs = tf.nest.flatten(function.structured_input_signature)
+            inputs = {spec.name: tf.make_tensor_proto(_values(spec, batch_size)) for spec in specs}
+            request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(signature_name=name), inputs=inputs)
+            log = prediction_log_pb2.PredictionLog(predict_log=prediction_log_pb2.PredictLog(request=request))
+            writer.write(log.SerializeToString(deterministic=True))
 
 
 def _values(spec: tf.TensorSpec, batch_size: int) -> npt.NDArray[np.int32] | list[Any]:

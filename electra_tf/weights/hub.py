@@ -46,16 +46,16 @@ def download(source: str, flag: str, token: str | bool | None = None) -> tuple[s
     """
     place = f"{flag}={source}"
     name, _, revision = source.removeprefix(HUB).partition("@")
-    folder = _snapshot(place, name, revision or None, token, [*_SETTINGS, *_SAFETENSORS])
-    commit = os.path.basename(folder)
-    if not any(glob(os.path.join(folder, pattern)) for pattern in _SAFETENSORS):
-        folder = _snapshot(place, name, commit, token, [*_SETTINGS, *_H5])
-    if not any(glob(os.path.join(folder, pattern)) for pattern in _H5 + _SAFETENSORS):
-        raise UserError(
-            f"{place} has no model.safetensors and no tf_model.h5, and a pickle may run code when it is "
-            "read (pytorch_model.bin); convert the model with transformers, or ask its owner to"
-        )
-    return folder, f"{HUB}{name}@{commit}"
+    commit = revision or None
+    for weights in (_SAFETENSORS, _H5):
+        folder = _snapshot(place, name, commit, token, [*_SETTINGS, *weights])
+        commit = os.path.basename(folder)
+        if any(glob(pattern, root_dir=folder) for pattern in weights):
+            return folder, f"{HUB}{name}@{commit}"
+    raise UserError(
+        f"{place} has no model.safetensors and no tf_model.h5, and a pickle may run code when it is "
+        "read (pytorch_model.bin); convert the model with transformers, or ask its owner to"
+    )
 
 
 def _snapshot(place: str, name: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> str:

@@ -6,10 +6,10 @@ and `generator` the generator. Embeddings that both networks use, or a whole sha
 """
 
 import functools
+import itertools
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import keras
 import numpy as np
@@ -30,77 +30,75 @@ from electra_tf.tasks.finetune.task import FinetuningTask
 NamedVariables = dict[str, keras.Variable]
 Weights = dict[str, npt.NDArray[np.float32]]
 Shape = tuple[int, ...]
-Shapes = dict[str, Shape]
+Shapes = Mapping[str, Shape]
 
 list_briefly = functools.partial(errors.list_briefly, most=6)  # the names of weights are long
 
 # The beginnings of the authors' names.
 AUTHORS_SCOPES = ("electra/", "generator/", "discriminator_predictions/", "generator_predictions/", "task_specific/")
 POOLER = "pooler/"  # of BERT: dense with tanh on the vector of [CLS], as it was pre-trained
-HEAD_SIZE = 64  # of all published models
 
 # Turn the path of attributes that leads to a variable into its name. A path that matches no rule is the name.
 _RULES = (
-    (r"^generator/encoder/", "generator/"),
+    (r"^(generator|difficulty)/encoder/", r"\1/"),
     (r"^generator/(left_to_right|right_to_left)/", r"generator_\1/"),  # the two towers of Electric
     (r"^(generator|masked_lm)/head/", "generator_predictions/"),
     (r"^replaced_token_head/transform/", "discriminator_predictions/dense/"),
     (r"^replaced_token_head/score/", "discriminator_predictions/dense_1/"),
     (r"^replaced_token_head/", "discriminator_predictions/"),  # a LayerNorm
     (r"^prediction_head/", "encoder_predictions/"),
-    (r"^difficulty/encoder/", "difficulty/"),
     (r"^difficulty/head/", "difficulty_predictions/"),
     (r"/transformer_layers/(\d+)/", r"/encoder/layer_\1/"),
     (r"/attention/", "/attention/self/"),
-    (r"/attention_output/projection/", "/attention/output/dense/"),
     (r"/attention_output/", "/attention/output/"),
-    (r"/intermediate/", "/intermediate/dense/"),
-    (r"/feed_forward_output/projection/", "/output/dense/"),
     (r"/feed_forward_output/", "/output/"),
+    (r"/output/projection/", "/output/dense/"),
+    (r"/intermediate/", "/intermediate/dense/"),
     (r"/transform/", "/dense/"),
     (r"/layer_norm/", "/LayerNorm/"),
 )
-_TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 
 
 def named_variables(task: Task) -> NamedVariables:
     """Every trainable variable of a task by its name."""
     if isinstance(task, FinetuningTask):
         return finetuned_variables(task, task.config.name)
-    named = encoder_variables(task.encoder)
-    unnamed = {id(each) for each in task.trainable_variables} - {id(each) for each in named.values()}
-    return named | {_name_of(path): variable for path, variable in _variables_of(task) if id(variable) in unnamed}
+    return encoder_variables(task.encoder) | {_name_of(path): variable for path, variable in _beside_encoder(task)}
 
 
 def encoder_variables(encoder: Encoder) -> NamedVariables:
     """Every variable of an encoder by its name in the scope `electra`."""
-    return {_name_of(f"electra/{path}"): variable for path, variable in _variables_of(encoder)}
+    return _named("electra/", encoder)
 
 
 def generator_variables(generator: TransformerGenerator) -> NamedVariables:
     """Every variable of a generator that shares none, by its name in the scopes of the generator."""
-    return {_name_of(f"generator/{path}"): variable for path, variable in _variables_of(generator)}
+    return _named("generator/", generator)
 
 
 def discriminator_variables(encoder: Encoder, head: ReplacedTokenHead) -> NamedVariables:
     """Every variable of an encoder and of its head by its name in the scopes of the discriminator."""
-    of_head = {_name_of(f"replaced_token_head/{path}"): variable for path, variable in _variables_of(head)}
-    return encoder_variables(encoder) | of_head
+    return encoder_variables(encoder) | _named("replaced_token_head/", head)
 
 
 def finetuned_variables(task: FinetuningTask, task_name: str) -> NamedVariables:
-    """Every trainable variable of a fine-tuning task by its name; a layer of its head without a rule has its own.
-
-    Args:
-        task_name: the name of the task, which is a part of the names of the head's variables.
-    """
+    """Every trainable variable of a fine-tuning task by its name, of which `task_name` is a part for its head."""
     named = encoder_variables(task.encoder)
-    unnamed = {id(each) for each in task.trainable_variables} - {id(each) for each in named.values()}
-    for path, variable in _variables_of(task):
-        if id(variable) in unnamed:
-            layer, _, part = path.partition("/")
-            named[f"task_specific/{task_name}/{task.layer_names.get(layer, layer)}/{part}"] = variable
+    for path, variable in _beside_encoder(task):
+        layer, _, part = path.partition("/")
+        named[f"task_specific/{task_name}/{task.layer_names.get(layer, layer)}/{part}"] = variable
     return named
+
+
+def _beside_encoder(task: Task) -> list[tuple[str, keras.Variable]]:
+    """The trainable variables of a task that are not its encoder's, with their paths."""
+    beside = {id(each) for each in task.trainable_variables} - {id(each) for each in task.encoder.variables}
+    return [(path, variable) for path, variable in _variables_of(task) if id(variable) in beside]
+
+
+def _named(place: str, part: tf.Module) -> NamedVariables:
+    """The variables of a part of a task by their names. Args: place: the path of the part, with a slash."""
+    return {_name_of(f"{place}{path}"): variable for path, variable in _variables_of(part)}
 
 
 def _variables_of(root: tf.Module) -> Iterator[tuple[str, keras.Variable]]:
@@ -125,32 +123,22 @@ def _name_of(path: str) -> str:
 
 
 def default_num_heads(hidden_size: int) -> int:
-    """The number of attention heads where the source does not state it."""
-    return max(1, hidden_size // HEAD_SIZE)
+    """The number of attention heads where the source does not state it: of 64 units, as in all published models."""
+    return max(1, hidden_size // 64)
 
 
+@functools.cache
 def network_shapes(
     config: EncoderConfig, heads: tuple[str, ...] = (), scope: str = "electra", with_embeddings: bool = True
 ) -> Shapes:
     """The shape of every variable of an encoder and of heads on it.
 
+    The networks are built with few rows and layers, which takes little time and memory.
+
     Args:
         heads: their scopes: `discriminator_predictions/`, `generator_predictions/`, `POOLER`.
         scope: of the encoder.        with_embeddings: whether it has embeddings of its own.
     """
-    shapes = {
-        name.replace("electra/", f"{scope}/", 1): shape
-        for name, shape in _built_shapes(config, tuple(head for head in heads if head != POOLER)).items()
-        if with_embeddings or not name.startswith("electra/embeddings/")
-    }
-    if POOLER in heads:  # which no network here has: a fine-tuned head does
-        shapes |= {f"{POOLER}dense/kernel": (config.hidden_size,) * 2, f"{POOLER}dense/bias": (config.hidden_size,)}
-    return shapes
-
-
-@functools.cache
-def _built_shapes(config: EncoderConfig, heads: tuple[str, ...]) -> Shapes:
-    """The shapes of networks that are built with few rows and layers, which takes little time and memory."""
     # The layers are alike, but for the first one of a block that begins with a LayerNorm.
     last = min(config.num_layers, 2 if config.traits.is_pre_norm else 1) - 1
     few = {"num_layers": last + 1, "vocab_size": 1, "max_position_embeddings": 3, "type_vocab_size": 1}
@@ -161,7 +149,7 @@ def _built_shapes(config: EncoderConfig, heads: tuple[str, ...]) -> Shapes:
     if "discriminator_predictions/" in heads:
         detector = ReplacedTokenHead(sample)
         detector(hidden)
-        variables = discriminator_variables(encoder, detector)
+        variables |= discriminator_variables(encoder, detector)
     if "generator_predictions/" in heads:
         masked_lm = TransformerGenerator(encoder, MaskedLmHead(sample, encoder.embeddings))
         masked_lm.head(hidden)
@@ -172,48 +160,52 @@ def _built_shapes(config: EncoderConfig, heads: tuple[str, ...]) -> Shapes:
     for name, variable in variables.items():
         shape = (rows.get(name, variable.shape[0]), *variable.shape[1:])
         for index in range(last, config.num_layers) if f"/layer_{last}/" in name else (last,):
-            shapes[name.replace(f"/layer_{last}/", f"/layer_{index}/")] = shape
-    return shapes
+            shapes[name.replace(f"/layer_{last}/", f"/layer_{index}/").replace("electra/", f"{scope}/", 1)] = shape
+    if POOLER in heads:  # which no network here has: a fine-tuned head does
+        shapes |= {f"{POOLER}dense/kernel": (config.hidden_size,) * 2, f"{POOLER}dense/bias": (config.hidden_size,)}
+    tables = f"{scope}/embeddings/"
+    return {name: shape for name, shape in shapes.items() if with_embeddings or not name.startswith(tables)}
 
 
 def encoder_sizes(
-    source: str, shapes: Mapping[str, Shape], scope: str = "electra", tables_scope: str = "electra", **settings: Any
+    source: str,
+    shapes: Shapes,
+    scope: str = "electra",
+    tables_scope: str = "electra",
+    num_heads: int | None = None,
 ) -> EncoderConfig:
     """The sizes of an encoder, from the shapes of its weights.
 
     Args:
-        source: the path of the weights, for messages.
         scope, tables_scope: the scope of its layers, and the one of its embeddings.
-        settings: settings that no shape shows. The default of `num_heads` is one head for 64 hidden units.
+        num_heads: which no shape shows; None: one head for 64 hidden units.
     Raises: UserError: weights of an encoder are missing.
     """
-    first_layer = f"{scope}/encoder/layer_0/intermediate/dense/kernel"
-    names = [*(f"{tables_scope}/embeddings/{name}" for name in _TABLES), first_layer]
+    tables = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+    layer = f"{scope}/encoder/layer_{{}}/intermediate/dense/kernel"
+    names = [*(f"{tables_scope}/embeddings/{name}" for name in tables), layer.format(0)]
     if wrong := [name for name in names if len(shapes.get(name, ())) != 2]:
         raise UserError(f"{source} holds no matrix {list_briefly(wrong)}; give a checkpoint of ELECTRA")
     (vocab_size, embedding_size), (positions, _), (types, _), (hidden_size, inner_size) = (shapes[n] for n in names)
-    num_layers = 1
-    while f"{scope}/encoder/layer_{num_layers}/intermediate/dense/kernel" in shapes:
-        num_layers += 1
     sizes = {
         "vocab_size": vocab_size,
         "embedding_size": embedding_size,
         "hidden_size": hidden_size,
-        "num_layers": num_layers,
-        "num_heads": settings.pop("num_heads", None) or default_num_heads(hidden_size),
+        "num_layers": next(number for number in itertools.count(1) if layer.format(number) not in shapes),
+        "num_heads": num_heads or default_num_heads(hidden_size),
         "intermediate_size": inner_size,
         "max_position_embeddings": positions,
         "type_vocab_size": types,
     }
-    return validate({**sizes, **settings}, EncoderConfig, f"of {source}")
+    return validate(sizes, EncoderConfig, f"of {source}")
 
 
-def require_shapes(source: str, expected: Mapping[str, Shape], shapes: Mapping[str, Shape]) -> None:
+def require_shapes(source: str, expected: Shapes, shapes: Shapes) -> None:
     """Raises: UserError: a weight is missing or has another shape."""
     wrong = [
         f"{name} has shape {list(shapes[name])}, expected {list(shape)}" if name in shapes else f"there is no {name}"
         for name, shape in expected.items()
-        if name not in shapes or tuple(shapes[name]) != tuple(shape)
+        if shapes.get(name) != shape
     ]
     if wrong:
         raise UserError(f"{source}: {list_briefly(wrong, '; ')}; give a whole checkpoint of one model")

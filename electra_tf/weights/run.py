@@ -10,14 +10,12 @@ from electra_tf.config.loader import read_values
 from electra_tf.config.validation import validate
 from electra_tf.files import read_json
 from electra_tf.tasks.finetune.config import FinetuningConfig
-from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
+from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.summary import RESULT
-from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.tasks.pretrain import Objective, build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.checkpoints import RunCheckpoint, restore_strictly
 from electra_tf.weights.names import named_variables
-from electra_tf.weights.stored_model import StoredModel, sound_weights
+from electra_tf.weights.stored_model import StoredModel, sound_weights, untrained_task
 
 
 def read_checkpoint(checkpoint: RunCheckpoint) -> StoredModel:
@@ -27,11 +25,8 @@ def read_checkpoint(checkpoint: RunCheckpoint) -> StoredModel:
     """
     run, step = checkpoint.run, checkpoint.step
     config = _config_of_seed(checkpoint) if run.is_finetuned else load_config(run.settings_file)
-    if isinstance(config, FinetuningConfig):
-        task: FinetuningTask | Objective = build_finetuning_task(config)
-    else:
-        task = build_objective(config)
-    task.adopt_tokenizer(tokenizer := run.read_tokenizer())
+    task, tokenizer = untrained_task(config), run.read_tokenizer()
+    task.adopt_tokenizer(tokenizer)
     restore_strictly(tf.train.Checkpoint(task=task), checkpoint.prefix)
     # Arrays that share the memory of the variables; whoever trains the task leaves them as they are.
     values = {name: np.asarray(tf.convert_to_tensor(variable)) for name, variable in named_variables(task).items()}

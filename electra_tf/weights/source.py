@@ -60,17 +60,16 @@ def load_trained(
     path = absolute_path(path)
     if prefix is None and is_hugging_face(path):
         return read_hugging_face(path, overrides)
-    missing = {name: value for name, value in unstated._asdict().items() if getattr(overrides, name) is None}
+    if prefix is None and (named := tf.train.latest_checkpoint(path)) is not None:  # by its file `checkpoint`
+        prefix = os.path.join(path, os.path.basename(named))  # also of a copy, whose file may name the original
     if prefix is None:
-        prefix = tf.train.latest_checkpoint(path)  # which its file `checkpoint` names
-        if prefix is None:
-            seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []
-            remedy = f"one of its seeds, for example {path}/{seeds[0]}" if seeds else "the path of one of these"
-            raise UserError(
-                f"{place}: there is no run, no checkpoint and no Hugging Face folder (with config.yaml, TensorFlow's "
-                f"file `checkpoint` or config.json); give {remedy}"
-            )
-        prefix = os.path.join(path, os.path.basename(prefix))  # also of a copy, whose file may name the original
+        seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []
+        remedy = f"one of its seeds, for example {path}/{seeds[0]}" if seeds else "the path of one of these"
+        raise UserError(
+            f"{place}: there is no run, no checkpoint and no Hugging Face folder (with config.yaml, TensorFlow's "
+            f"file `checkpoint` or config.json); give {remedy}"
+        )
+    missing = {name: value for name, value in unstated._asdict().items() if getattr(overrides, name) is None}
     return read_tf1(prefix, overrides._replace(**missing))
 
 

@@ -153,13 +153,13 @@ class StoredModel:
     def masked_lm_weights(self) -> Weights:
         """All weights, those of the masked language model by the names of a generator that shares nothing."""
         # A masked language model alone, and what a generator shares, are in the scope of the encoder.
-        most = (self.generator or self.encoder).num_layers
-        encoder = {
-            name.replace("electra/", "generator/", 1): value
-            for name, value in self.part("electra/").items()
-            if not (layer := _LAYER.search(name)) or int(layer[1]) < most  # the layers above are not the generator's
-        }
-        return encoder | self.weights
+        encoder = self._first_layers((self.generator or self.encoder).num_layers)
+        return {name.replace("electra/", "generator/", 1): value for name, value in encoder.items()} | self.weights
+
+    def _first_layers(self, num_layers: int) -> Weights:
+        """The weights of the encoder without those of its layers from this one on."""
+        layers = {name: _LAYER.search(name) for name in self.part("electra/")}
+        return {name: self.weights[name] for name, layer in layers.items() if not layer or int(layer[1]) < num_layers}
 
     def finished(self) -> "StoredModel":
         """The model for every use but pre-training, which may go on with all that the source has; logs its `notes`.
@@ -208,13 +208,15 @@ class StoredModel:
                 f"layers={num_layers}: the encoder of {self.source} has {self.encoder.num_layers} layers; give 1 to "
                 f"{self.encoder.num_layers}"
             )
-        layers = {name: _LAYER.search(name) for name in self.part("electra/")}
-        kept = {name: self.weights[name] for name, layer in layers.items() if not layer or int(layer[1]) < num_layers}
-        encoder = self.encoder.model_copy(update={"num_layers": int(num_layers)})
-        source = f"{self.source} (layers={num_layers}: its encoder alone)"
-        facts = self.facts | {"max_seq_length": self.trained_length}
         return dataclasses.replace(
-            self, source=source, encoder=encoder, generator=None, weights=kept, finetuned=None, facts=facts, task=None
+            self,
+            source=f"{self.source} (layers={num_layers}: its encoder alone)",
+            encoder=self.encoder.model_copy(update={"num_layers": int(num_layers)}),
+            generator=None,
+            weights=self._first_layers(num_layers),
+            finetuned=None,
+            facts=self.facts | {"max_seq_length": self.trained_length},
+            task=None,
         )
 
     def with_text_columns(self, names: Sequence[str]) -> "StoredModel":
@@ -262,16 +264,13 @@ class StoredModel:
         Args:
             precision: the dtype of matrix products and activations; None for the source's own.
         """
-        built = self.task if self.task and self.finetuned in (None, self.task.config) else None
-        if built is not None and precision in (None, built.config.train.precision):
-            return built
+        config = self.finetuned or (self.task.config if self.task else None)
+        if self.task and config == self.task.config and precision in (None, config.train.precision):
+            return self.task
         stated, is_alone = self.facts.get("configuration", {}), False
-        config: FinetuningRunConfig | PretrainingConfig[Any]
-        if (known := built.config if built is not None else self.finetuned) is not None:
-            config = known
-        elif self.objective == "electric" and self.has_discriminator_head:
+        if config is None and self.objective == "electric" and self.has_discriminator_head:
             config = parse_config(stated, f"of {self.source}")
-        else:
+        elif config is None:
             is_alone = not self.has_detector
             objective = {"name": "bert_mlm"} if is_alone else {"name": "electra", "generator": {"kind": "uniform"}}
             values = {
@@ -287,10 +286,7 @@ class StoredModel:
             precision = precision or stated.get("train", {}).get("precision")
         if precision is not None:  # weights are float32 in either precision
             config = config.model_copy(update={"train": config.train.model_copy(update={"precision": precision})})
-        if isinstance(config, FinetuningRunConfig):
-            task: FinetuningTask | Objective = build_finetuning_task(config)
-        else:
-            task = build_objective(config)
+        task = untrained_task(config)
         variables = encoder_variables(task.encoder) if is_alone else named_variables(task)
         assign_weights(self.source, self.weights, variables)
         return task
@@ -316,10 +312,10 @@ class StoredModel:
     def initialize(self, task: FinetuningTask) -> str:
         """Copies the weights into a task's encoder, and the pooler into its head. Returns, Raises: `assign_encoder`."""
         line = self.assign_encoder(task.encoder)
-        if not self.pooler or task.hidden_layer is None or not task.config.encoder.has_pooler:
-            return line
-        task.hidden_layer.set_weights(self.pooler)
-        return f"{line}, and its pooler"
+        if self.pooler and task.hidden_layer is not None and task.config.encoder.has_pooler:
+            task.hidden_layer.set_weights(self.pooler)
+            line += ", and its pooler"
+        return line
 
     def assign_encoder(self, encoder: Encoder) -> str:
         """Copies the encoder's weights into an encoder of the same sizes, or with fewer layers: the first ones.
@@ -334,10 +330,8 @@ class StoredModel:
                     f"{self.source} was trained with encoder.{name} {value}, not {other}; remove "
                     f"the setting encoder.{name}, for a fine-tuning that has begun give a new output_dir too"
                 )
-        variables, weights, num_layers = encoder_variables(encoder), self.part("electra/"), encoder.config.num_layers
-        whole = len(weights)
-        if num_layers < self.encoder.num_layers:
-            weights = self.truncated(num_layers).weights
+        num_layers, whole = encoder.config.num_layers, len(self.part("electra/"))
+        variables, weights = encoder_variables(encoder), self._first_layers(num_layers)
         if unused := sorted(set(weights) - set(variables)):
             raise UserError(f"{self.source} holds {list_briefly(unused)}, which the encoder lacks; remove encoder.*")
         assign_weights(self.source, weights, variables)
@@ -345,11 +339,14 @@ class StoredModel:
         return f"loaded {len(variables)} of {whole} encoder variables from {self.source}{part}"
 
 
+def untrained_task(config: FinetuningRunConfig | PretrainingConfig[Any]) -> FinetuningTask | Objective:
+    """The Keras model of a run with these settings, with initial weights."""
+    return build_finetuning_task(config) if isinstance(config, FinetuningRunConfig) else build_objective(config)
+
+
 def assign_weights(source: str, weights: Weights, variables: Mapping[str, tf.Variable]) -> list[str]:
     """Assigns all variables their weights by name, or none. A position table gets the first rows of a longer one.
 
-    Args:
-        source: the path of the weights, for messages.
     Returns: a line for the log for each table that was cut.
     Raises: UserError: a weight is missing or has another shape.
     """
@@ -359,31 +356,27 @@ def assign_weights(source: str, weights: Weights, variables: Mapping[str, tf.Var
         if without_head and all(name.startswith("generator") for name in without_head):  # a discriminator or an encoder
             remedy = "give both networks of the pre-training with the sizes of objective.generator, or fresh_generator"
         raise UserError(f"{source} holds no variable {list_briefly(missing)}; {remedy}")
-    mismatches = (_mismatch(name, list(weights[name].shape), each.shape.as_list()) for name, each in variables.items())
-    if problems := list(filter(None, mismatches)):
-        raise UserError(f"{source}: {list_briefly(problems, '; ')}")
-    notes = []
+    values, problems, notes = {name: weights[name] for name in variables}, [], []
     for name, variable in variables.items():
-        value, rows = weights[name], variable.shape[:1]
-        if rows != value.shape[:1]:
-            notes.append(f"{name}: the first {rows[0]} of {value.shape[0]} positions")
-            value = value[: rows[0]]
-        variable.assign(value)
-    return notes
-
-
-def _mismatch(name: str, shape: list[int], expected: list[int]) -> str | None:
-    if shape == expected:
-        return None
-    problem = f"{name} has shape {shape}, the model's is {expected}"
-    if shape[1:] == expected[1:] and len(expected) == 2:
-        if name.endswith("position_embeddings"):
+        shape, expected = list(weights[name].shape), variable.shape.as_list()
+        if shape == expected:
+            continue
+        problem = f"{name} has shape {shape}, the model's is {expected}"
+        has_other_rows = len(expected) == 2 and shape[1:] == expected[1:]
+        if has_other_rows and name.endswith("position_embeddings"):
             if shape[0] > expected[0]:
-                return None
-            return f"{problem}: set encoder.max_position_embeddings to {shape[0]} or less"
-        if name.endswith("word_embeddings"):
-            return f"{problem}: use data that was built with its vocabulary, and encoder.vocab_size {shape[0]}"
-    return problem
+                values[name] = weights[name][: expected[0]]
+                notes.append(f"{name}: the first {expected[0]} of {shape[0]} positions")
+                continue
+            problem += f": set encoder.max_position_embeddings to {shape[0]} or less"
+        elif has_other_rows and name.endswith("word_embeddings"):
+            problem += f": use data that was built with its vocabulary, and encoder.vocab_size {shape[0]}"
+        problems.append(problem)
+    if problems:
+        raise UserError(f"{source}: {list_briefly(problems, '; ')}")
+    for name, variable in variables.items():
+        variable.assign(values[name])
+    return notes
 
 
 def sound_weights(source: str, values: Mapping[str, npt.NDArray[Any]]) -> Weights:

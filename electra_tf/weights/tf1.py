@@ -24,6 +24,8 @@ from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, Sou
 # Entries beside the weights, of the authors' code and of other optimizers of TensorFlow 1.
 _TRAINING_STATE = re.compile(r"global_step$|.*/(adam_[mv]|lamb_[mv]|Adam(_1)?)$")
 _TASK_HEADS = "task_specific/"
+# The scopes of the heads of pre-training, and the objectives that they tell, the first one of a model with both.
+_HEADS = {"discriminator_predictions/": "electra", "generator_predictions/": "bert_mlm"}
 
 
 def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredModel:
@@ -44,20 +46,9 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     unread = [name for name in tensors if not name.startswith(names.AUTHORS_SCOPES) or name.startswith(_TASK_HEADS)]
     weights = sound_weights(prefix, {name: value for name, value in tensors.items() if name not in unread})
     shapes = {name: value.shape for name, value in weights.items()}
-    encoder, generator = _sizes(prefix, shapes, overrides)
-    has_discriminator = any(name.startswith("discriminator_predictions/") for name in weights)
-    has_masked_lm = any(name.startswith("generator_predictions/") for name in weights)
-    detector = ("discriminator_predictions/",) if has_discriminator else ()
-    masked_lm = ("generator_predictions/",) if has_masked_lm else ()
-    if generator is None:
-        expected = names.network_shapes(encoder, (*detector, *masked_lm))
-        generator = encoder if detector and masked_lm else None  # one network in both roles
-    else:
-        has_tables = "generator/embeddings/word_embeddings" in weights
-        of_generator = names.network_shapes(generator, masked_lm, "generator", with_embeddings=has_tables)
-        expected = names.network_shapes(encoder, detector) | of_generator
+    encoder, generator, expected = _networks(prefix, shapes, overrides)
     names.require_shapes(prefix, expected, shapes)
-    unread += sorted(set(weights) - set(expected))
+    unread += sorted(weights.keys() - expected)
     vocab_file, content = find_vocabulary_file(os.path.dirname(prefix))
     tokenizer = StoredTokenizer.of(overrides.vocabulary or content or b"", overrides.text_settings or BERT_TEXT)
     place = "vocab_file" if overrides.vocabulary else vocab_file
@@ -72,7 +63,7 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
         generator=generator,
         weights={name: weights[name] for name in expected},
         stored_tokenizer=tokenizer,
-        objective="electra" if has_discriminator else "bert_mlm" if has_masked_lm else "",
+        objective=next((name for head, name in _HEADS.items() if f"{head}dense/kernel" in expected), ""),
         step=int(reader.get_tensor("global_step")) if reader.has_tensor("global_step") else 0,
         states_settings=False,
         facts={"is_assumed": True},
@@ -80,22 +71,27 @@ def read_tf1(prefix: str, overrides: SourceOverrides = NO_OVERRIDES) -> StoredMo
     )
 
 
-def _sizes(prefix: str, shapes: names.Shapes, overrides: SourceOverrides) -> tuple[EncoderConfig, EncoderConfig | None]:
+def _networks(
+    prefix: str, shapes: names.Shapes, overrides: SourceOverrides
+) -> tuple[EncoderConfig, EncoderConfig | None, names.Shapes]:
+    """The sizes of the encoder and of a generator, and the shapes of all weights that they have."""
+    detector, masked_lm = ((head,) * any(name.startswith(head) for name in shapes) for head in _HEADS)
     encoder = names.encoder_sizes(prefix, shapes, num_heads=overrides.num_heads)
     if not any(name.startswith("generator/encoder/") for name in shapes):
-        return encoder, None
-    tables = "generator" if "generator/embeddings/word_embeddings" in shapes else "electra"
-    generator = names.encoder_sizes(prefix, shapes, "generator", tables, num_heads=overrides.generator_num_heads)
+        is_both = detector and masked_lm  # one network in both roles
+        return encoder, encoder if is_both else None, names.network_shapes(encoder, detector + masked_lm)
+    has_tables = "generator/embeddings/word_embeddings" in shapes
+    tables = "generator" if has_tables else "electra"
+    generator = names.encoder_sizes(prefix, shapes, "generator", tables, overrides.generator_num_heads)
     if overrides.generator_num_heads is None and generator.hidden_size == encoder.hidden_size:
         generator = generator.model_copy(update={"num_heads": encoder.num_heads})
-    return encoder, generator
+    of_generator = names.network_shapes(generator, masked_lm, "generator", with_embeddings=has_tables)
+    return encoder, generator, {**names.network_shapes(encoder, detector), **of_generator}
 
 
 def write_tf1(model: StoredModel, output_dir: str) -> list[str]:
     """Writes a checkpoint of the authors' code, `model.ckpt-STEP`, with their `global_step`, and the vocabulary.
 
-    Args:
-        output_dir: a directory, empty or new.
     Returns: lines for the log.
     """
     model, notes = model.of_authors()

@@ -16,8 +16,7 @@ from electra_tf.weights.source import load_trained
 from electra_tf.weights.stored_model import SourceOverrides, StoredModel, assign_weights
 
 # The settings of `objective.generator` that fix its shapes and heads.
-GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
-SIZES_OF_LAYERS = tuple(name for name in GENERATOR_SIZES if name != "num_layers")
+_GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size", "embedding_size")
 _LAYER = re.compile(r"(.+/encoder/layer_)(\d+)(/.+)")  # the name of a variable of an encoder's layer
 
 
@@ -30,9 +29,8 @@ def initial_weights(
 ) -> list[str]:
     """Sets the weights of a new run that are not random: those of `path`, if given, and of a frozen generator.
 
-    Args: as for `initialize_from`.
+    Args, Raises: see `initialize_from` and `load_auxiliary`.
     Returns: lines for the log; none if all weights are random.
-    Raises: UserError: as `initialize_from` and `load_auxiliary`.
     """
     lines = [] if path is None else initialize_from(task, path, fresh_generator, tokenizer, stacks)
     return [*lines, *load_auxiliary(task, tokenizer)] if isinstance(task, FastElectra) else lines
@@ -52,7 +50,7 @@ def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) 
     model = _read(config.objective.auxiliary, setting, tokenizer)
     model = dataclasses.replace(model, generator=model.masked_lm_sizes)
     expected = config.objective.generator_encoder(config)
-    stated = [name for name in GENERATOR_SIZES if name != "num_heads" or model.states_settings]
+    stated = [name for name in _GENERATOR_SIZES if name != "num_heads" or model.states_settings]
     sizes, ours = ({name: getattr(each, name) for name in stated} for each in (model.generator, expected))
     if different := [f"{name} {sizes[name]}, not {ours[name]}" for name in stated if sizes[name] != ours[name]]:
         settings = ", ".join(f"{name}: {value}" for name, value in sizes.items())
@@ -113,14 +111,13 @@ def initialize_from(
     variables = {name: variable for name, variable in named.items() if name not in (*fresh, *fresh_head)}
     if not is_disentangled:
         model = model.with_merged_tables()
-    generator = networks.get("generator")
+    generator, most = networks.get("generator"), model.encoder.num_layers
     gives_generator = _gives_generator(model, generator)
     weights, notes = model.masked_lm_weights if gives_generator else model.weights, [*model.notes]
     if stacks:
         stacked, lines = _stacked_layers(place, weights, variables, config.encoder)
-        weights, notes = weights | stacked, [*notes, *lines]
-    notes = [*notes, *assign_weights(model.source, weights, variables)]
-    most = model.encoder.num_layers
+        weights, notes = weights | stacked, notes + lines
+    notes += assign_weights(model.source, weights, variables)
     if gives_generator and generator and not model.generator and generator.num_layers < most:
         notes.append(f"the generator: the first {generator.num_layers} of the source's {most} layers")
     if fresh:
@@ -170,7 +167,11 @@ def _gives_generator(model: StoredModel, generator: EncoderConfig | None) -> boo
     fits = model.has_discriminator_head or (
         generator is not None
         and generator.num_layers <= model.encoder.num_layers
-        and all(getattr(generator, name) == getattr(model.encoder, name) for name in SIZES_OF_LAYERS)
+        and all(
+            getattr(generator, name) == getattr(model.encoder, name)
+            for name in _GENERATOR_SIZES
+            if name != "num_layers"
+        )
     )
     return model.has_masked_lm_head and fits
 
@@ -186,9 +187,10 @@ def _stacked_layers(
     Raises: UserError: there are none, or a local layer would become a global one.
     Source: Gong et al. 2019, section 4.1, where a network of L layers gives one of 2 L.
     """
-    layers = [match.groups() for match in map(_LAYER.fullmatch, weights) if match]
-    depths = {scope: 1 + max(int(layer) for other, layer, _ in layers if other == scope) for scope, *_ in layers}
-    stacked, notes = {}, {}
+    depths: dict[str, int] = {}  # by the beginning of the names of a network's layers
+    for scope, layer, _ in (match.groups() for match in map(_LAYER.fullmatch, weights) if match):
+        depths[scope] = max(depths.get(scope, 0), 1 + int(layer))
+    stacked, lines = {}, {}
     for name, variable in variables.items():
         scope, index, part = match.groups() if (match := _LAYER.fullmatch(name)) else ("", "0", "")
         layer, depth = int(index), depths.get(scope)
@@ -202,10 +204,10 @@ def _stacked_layers(
         original = f"{scope}{layer % depth}{part}"
         if original in weights or part.startswith("/attention_norm/"):
             stacked[name] = weights.get(original, variable.numpy())
-        notes[scope] = f"{scope}{depth} to {layer} are copies of the {depth} layers below (grow=stack)"
+        lines[scope] = f"{scope}{depth} to {layer} are copies of the {depth} layers below (grow=stack)"
     if not stacked:
         raise UserError(f"{place} has no fewer layers than this run; remove grow, or raise encoder.num_layers")
-    return stacked, [*notes.values()]
+    return stacked, [*lines.values()]
 
 
 def _require_agreement(
@@ -216,18 +218,15 @@ def _require_agreement(
 ) -> None:
     """Raises: UserError: settings differ that no shape shows, so that the model would compute something else."""
     stored = model.stored_tokenizer
-    if (
-        tokenizer is not None and stored.content and stored.tokens[: len(tokenizer.tokens)] != tokenizer.tokens
-    ):  # it may have more
+    if tokenizer and stored.content and stored.tokens[: len(tokenizer.tokens)] != tokenizer.tokens:  # it may have more
         raise UserError(f"{place} has another vocabulary than the data; build the data with the source's vocabulary")
     if not model.states_settings:
         return
-    for network, sizes in (("encoder", model.encoder), ("generator", model.generator)):
-        if sizes is None or network not in networks:
-            continue
-        for name in SHAPELESS_SETTINGS:  # a generator has all but the heads from `encoder`
+    theirs = {"encoder": model.encoder, "generator": model.generator}
+    for network, expected in networks.items():
+        for name in SHAPELESS_SETTINGS if theirs[network] else ():  # a generator has all but the heads from `encoder`
             group = "objective.generator" if (network, name) == ("generator", "num_heads") else "encoder"
-            value, ours, setting = getattr(sizes, name), getattr(networks[network], name), f"{group}.{name}"
+            value, ours, setting = getattr(theirs[network], name), getattr(expected, name), f"{group}.{name}"
             if value != ours:
                 raise UserError(f"{place}: {name} of its {network} is {value}, {setting} is {ours}; set it to {value}")
     if tokenizer is None:

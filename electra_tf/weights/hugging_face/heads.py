@@ -1,6 +1,6 @@
 """Converts the heads of fine-tuned models: each kind's file says how its head is one of transformers' classes."""
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.tasks.finetune.benchmarks import BENCHMARKS
 from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
 from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.transformers_head import FoundHead, Layers
+from electra_tf.tasks.finetune.transformers_head import FoundHead, Layers, WrittenHead
 from electra_tf.weights.hugging_face.layouts import (
     BERT,
     ELECTRA,
@@ -108,41 +108,29 @@ def read_head(
 
 
 def _weights(layers: Layers, tensors: Tensors, scope: str) -> Weights:
-    """The weights of a head by our names, from transformers' tensors."""
+    """The weights of a head by our names, from transformers' tensors: the reverse of `head_tensors`."""
     weights: Weights = {}
     for theirs, ours in layers.items():
-        parts = ("gamma", "beta") if ours == ("LayerNorm",) else ("kernel", "bias")
-        for part, of_theirs in zip(parts, ("weight", "bias"), strict=True):
-            if (tensor := tensors.get(f"{theirs}.{of_theirs}")) is not None:
-                values = np.split(tensor.T, len(ours), axis=-1)
-                weights |= {
-                    f"{scope}/{layer}/{part}": np.ascontiguousarray(value)
-                    for layer, value in zip(ours, values, strict=True)
-                }
+        for part in ("gamma", "beta") if ours == ("LayerNorm",) else ("kernel", "bias"):
+            if (tensor := tensors.get(f"{theirs}.{ENDINGS[part]}")) is not None:
+                shares = zip(ours, np.split(tensor.T, len(ours), axis=-1), strict=True)
+                weights |= {f"{scope}/{layer}/{part}": np.ascontiguousarray(share) for layer, share in shares}
     return weights
 
 
-@dataclass(frozen=True)
-class TaskHead:
-    """The head of a fine-tuned model for transformers.
-
-    Attributes:
-        architecture: transformers' class; None if it has no class with such a head.
-        layout: of that class.
-        config: entries of config.json.
-        tensors: by transformers' names.
-        notes: facts that a user of the class needs, whole sentences.
-    """
-
-    architecture: str | None
-    layout: Layout
-    config: dict[str, Any] = field(default_factory=dict)
-    tensors: Tensors = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+def head_tensors(head: WrittenHead) -> Tensors:
+    """The tensors of a head by transformers' names."""
+    tensors: Tensors = {}
+    for theirs, ours in head.layers.items():
+        for part, ending in ENDINGS.items():
+            if f"{ours[0]}/{part}" in head.weights:
+                shares = [head.weights[f"{layer}/{part}"] for layer in ours]
+                tensors[f"{theirs}.{ending}"] = np.ascontiguousarray(np.concatenate(shares, axis=-1).T)
+    return tensors
 
 
-def task_head(model: StoredModel) -> TaskHead:
-    """The head of a fine-tuned model for transformers."""
+def written_head(model: StoredModel) -> tuple[Layout, str, WrittenHead] | str:
+    """The head of a fine-tuned model, with the layout and the ending of its class; or why transformers has no class."""
     config, layout = model.finetuned, layout_for(model.encoder)
     assert config is not None
     notes: tuple[str, ...] = ()
@@ -152,21 +140,15 @@ def task_head(model: StoredModel) -> TaskHead:
     }
     if getattr(config.task, "head", None) == "linear":
         if layout is MODERN:
-            return TaskHead(None, layout, notes=(_LINEAR_ON_MODERN,))
+            return _LINEAR_ON_MODERN
         if layout is BERT and kind.model.reads_cls:
             layout, notes = ELECTRA, (_LINEAR_ON_BERT,)
-    written = kind.transformers.written(config, weights, layout.family)
-    if isinstance(written, str):
-        return TaskHead(None, layout, notes=(written,))
-    tensors: Tensors = {}
-    for theirs, ours in written.layers.items():
-        for part, of_theirs in (*ENDINGS.items(), ("bias", "bias")):
-            if f"{ours[0]}/{part}" in written.weights:
-                value = np.concatenate([written.weights[f"{layer}/{part}"] for layer in ours], axis=-1)
-                tensors[f"{theirs}.{of_theirs}"] = np.ascontiguousarray(value.T)
-    entries = {**({} if written.labels is None else label_entries(written.labels)), **written.entries}
-    architecture = f"{layout.family}{kind.transformers.ending}"
-    return TaskHead(architecture, layout, entries, tensors, (*notes, *written.notes))
+    head = kind.transformers.written(config, weights, layout.family)
+    if isinstance(head, str):
+        return head
+    labels = {} if head.labels is None else label_entries(head.labels)
+    head = replace(head, entries={**labels, **head.entries}, notes=(*notes, *head.notes))
+    return layout, kind.transformers.ending, head
 
 
 def label_entries(labels: tuple[str, ...]) -> dict[str, Any]:

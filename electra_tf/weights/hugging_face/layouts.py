@@ -9,9 +9,9 @@ Source: transformers 5, models/electra, models/bert and models/modernbert.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +27,6 @@ _GLOBAL, _LOCAL = "full_attention", "sliding_attention"
 _THETAS = {_GLOBAL: "global_rope_theta", _LOCAL: "local_rope_theta"}
 
 
-class TensorName(NamedTuple):
-    """The place of one of our weights in a folder.
-
-    Attributes:
-        name: of the tensor.        transposed: whether the tensor is the weight's transpose.
-    """
-
-    name: str
-    transposed: bool
-
-
 @dataclass(frozen=True)
 class Layout:
     """The names of one kind of model.
@@ -47,12 +36,10 @@ class Layout:
         title: of an encoder, with its article.
         discriminator: the end of the name of a discriminator's class; "" if there is none.
         settings: transformers' settings of a network, and ours.
-        defaults: transformers' defaults of settings where ours differ.
         required: settings that must have one value.
-        input_names: the tensors that its tokenizer makes.
         root: the beginning of the names of an encoder's tensors.
         table: the tensor of the input table.        tied: tensors that are equal to others, by their names.
-        marks: the beginnings of tensors that only a replaced-token head, a masked-LM head and a pooler have.
+        marks: the scopes of heads and of a pooler, with the beginnings of tensors that only these have.
         rules: regular expressions that turn our names of weights into transformers'.
     """
 
@@ -61,60 +48,60 @@ class Layout:
     title: str
     discriminator: str
     settings: Mapping[str, str]
-    defaults: Mapping[str, float]
     required: Mapping[str, str | bool]
-    input_names: tuple[str, ...]
     root: str
     table: str
     tied: Mapping[str, str]
-    marks: tuple[str | None, str, str | None]
+    marks: Mapping[str, str]
     rules: tuple[tuple[str, str], ...]
 
-    def tensor_name(self, name: str) -> TensorName:
-        """The tensor that holds the weight of this name; not for heads of fine-tuned models.
+    def tensor_name(self, name: str) -> str:
+        """The name of the tensor that holds a weight; not for heads of fine-tuned models.
 
         A weight that both networks share has one name of ours, and a tensor in both folders.
         """
         for pattern, replacement in self.rules:
             name = re.sub(pattern, replacement, name)
         *parents, ending = re.split(r"[/.]", name)
-        if ending.endswith("_embeddings"):  # a table
-            return TensorName(".".join([*parents, ending, "weight"]), False)
-        return TensorName(".".join([*parents, ENDINGS.get(ending, ending)]), ending == "kernel")
+        ending = f"{ending}.weight" if ending.endswith("_embeddings") else ENDINGS.get(ending, ending)
+        return ".".join([*parents, ending])
 
 
-ENDINGS = {"gamma": "weight", "beta": "bias", "kernel": "weight"}
-_SIZES = {"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"}
+def transposed(name: str, values: Array) -> Array:
+    """The tensor of a weight of ours, or the reverse: a kernel is stored as [out, in].
+
+    Contiguous: safetensors writes the memory of an array, which of a transposed view is in the wrong order.
+    """
+    return np.ascontiguousarray(values.T if name.endswith("/kernel") else values)
+
+
+ENDINGS = {"gamma": "weight", "beta": "bias", "kernel": "weight", "bias": "bias"}
 # Settings with one name in transformers and here.
 _SAME_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "max_position_embeddings", "initializer_range")
 _SAME_OF_MODERN = (
     *("attention_dropout", "local_attention", "global_rope_theta", "local_rope_theta"),
     *("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"),
 )
-_SETTINGS = (
-    {name: name for name in (*_SAME_SIZES, "type_vocab_size")}
-    | _SIZES
-    | {
-        "hidden_dropout_prob": "hidden_dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-        "layer_norm_eps": "layer_norm_epsilon",
-    }
-)
+_SETTINGS = {
+    **{name: name for name in (*_SAME_SIZES, "type_vocab_size")},
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "hidden_dropout_prob": "hidden_dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
 _REQUIRED: dict[str, str | bool] = {"hidden_act": "gelu", "position_embedding_type": "absolute", "is_decoder": False}
-_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 ELECTRA = Layout(
     model_type="electra",
     family="Electra",
     title="An ELECTRA encoder",
     discriminator="ForPreTraining",
     settings=_SETTINGS | {"embedding_size": "embedding_size"},
-    defaults={},
     required=_REQUIRED,
-    input_names=_INPUTS,
     root="electra.",
     table="electra.embeddings.word_embeddings.weight",
     tied={"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"},
-    marks=("discriminator_predictions.", "generator_", None),
+    marks={"discriminator_predictions/": "discriminator_predictions.", "generator_predictions/": "generator_"},
     rules=(
         (r"^(electra|generator)/", "electra."),
         (r"^discriminator_predictions/dense_1/", "discriminator_predictions.dense_prediction."),
@@ -128,16 +115,14 @@ BERT = Layout(
     title="A BERT encoder",
     discriminator="",
     settings=_SETTINGS,
-    defaults={},
     required=_REQUIRED,
-    input_names=_INPUTS,
     root="bert.",
     table="bert.embeddings.word_embeddings.weight",
     tied={
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    marks=(None, "cls.predictions.", "bert.pooler."),
+    marks={"generator_predictions/": "cls.predictions.", "pooler/": "bert.pooler."},
     rules=(
         (r"^(electra|generator)/", "bert."),
         (r"^pooler/", "bert.pooler."),
@@ -151,20 +136,19 @@ MODERN = Layout(
     family="ModernBert",
     title="A ModernBERT encoder",
     discriminator="ForTokenClassification",
-    settings={name: name for name in (*_SAME_SIZES, *_SAME_OF_MODERN)}
-    | _SIZES
-    | {
+    settings={
+        **{name: name for name in (*_SAME_SIZES, *_SAME_OF_MODERN)},
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
         "mlp_dropout": "hidden_dropout",
         "norm_eps": "layer_norm_epsilon",
         "global_attn_every_n_layers": "global_attention_every_n_layers",
     },
-    defaults={"mlp_dropout": 0.0, "attention_dropout": 0.0, "norm_eps": 1e-5, "max_position_embeddings": 8192},
     required={"hidden_activation": "gelu", "classifier_activation": "gelu"},
-    input_names=("input_ids", "attention_mask"),
     root="model.",
     table="model.embeddings.tok_embeddings.weight",
     tied={"decoder.weight": "model.embeddings.tok_embeddings.weight"},
-    marks=("classifier.", "decoder.", None),
+    marks={"discriminator_predictions/": "classifier.", "generator_predictions/": "decoder."},
     rules=(
         (r"^(electra|generator)/", "model."),
         (r"^discriminator_predictions/dense_1/", "classifier."),
@@ -181,6 +165,8 @@ MODERN = Layout(
     ),
 )
 LAYOUTS = (ELECTRA, BERT, MODERN)
+# transformers' defaults of settings where ours differ.
+_MODERN_DEFAULTS = {"mlp_dropout": 0.0, "attention_dropout": 0.0, "norm_eps": 1e-5, "max_position_embeddings": 8192}
 
 
 def layout_for(encoder: EncoderConfig) -> Layout:
@@ -200,7 +186,7 @@ def config_entries(sizes: EncoderConfig, layout: Layout | None = None) -> dict[s
     return {
         **entries,
         **layout.required,
-        "layer_types": _layer_types(sizes),
+        "layer_types": _layer_types(sizes.num_layers, sizes.global_attention_every_n_layers),
         "rope_parameters": thetas,
         "embedding_dropout": sizes.hidden_dropout,
         "initializer_cutoff_factor": 2.0,
@@ -231,26 +217,23 @@ def encoder_settings(config: dict[str, Any], path: str) -> dict[str, Any]:
     if layout is MODERN:
         every, types = _global_attention_every_n_layers(config), config.get("layer_types")
         if types is not None:  # not of transformers 4
-            pattern = EncoderConfig.model_construct(
-                block="modern", num_layers=len(types), global_attention_every_n_layers=every
-            )
-            required |= {"layer_types": _layer_types(pattern), "num_hidden_layers": len(types)}
+            required |= {"layer_types": _layer_types(len(types), every), "num_hidden_layers": len(types)}
     for key, expected in required.items():
         if (value := config.get(key, expected)) != expected:
             raise UserError(f"{path}: {key} is {value!r:.80}, expected {expected!r:.200}; give another folder")
-    config = {**layout.defaults, **config}
+    config = {**_MODERN_DEFAULTS, **config} if layout is MODERN else config
     values = {ours: config[theirs] for theirs, ours in layout.settings.items() if theirs in config}
-    if layout is ELECTRA:
-        return values
-    if "hidden_size" in values:
+    if layout is not ELECTRA and "hidden_size" in values:
         values["embedding_size"] = values["hidden_size"]
     if layout is BERT:
-        return {**values, "family": "bert"}
-    return {**values, "block": "modern", "global_attention_every_n_layers": every, **_rope_thetas(config, path)}
+        values["family"] = "bert"
+    if layout is MODERN:
+        values |= {"block": "modern", "global_attention_every_n_layers": every, **_rope_thetas(config, path)}
+    return values
 
 
-def _layer_types(sizes: EncoderConfig) -> list[str]:
-    return [_LOCAL if sizes.is_local(index) else _GLOBAL for index in range(sizes.num_layers)]
+def _layer_types(num_layers: int, every: int) -> list[str]:
+    return [_LOCAL if layer % every else _GLOBAL for layer in range(num_layers)]
 
 
 def _global_attention_every_n_layers(config: dict[str, Any]) -> int:
@@ -295,13 +278,13 @@ def architecture_of(config: dict[str, Any]) -> str:
 
 def two_logits(tensors: Tensors) -> Tensors:
     """The last layer of a replaced-token head for two labels: zeros, which are the logit of `original`, come first."""
-    return _map_classifier(tensors, lambda one: np.concatenate([np.zeros_like(one), one]))
+    return tensors | {
+        name: np.concatenate([np.zeros_like(one), one])
+        for name, one in tensors.items()
+        if name.startswith("classifier.")
+    }
 
 
 def one_logit(tensors: Tensors) -> Tensors:
     """The reverse of `two_logits`. The difference of two logits has the same softmax."""
-    return _map_classifier(tensors, lambda two: two[1:] - two[:1])
-
-
-def _map_classifier(tensors: Tensors, function: Callable[[Array], Array]) -> Tensors:
-    return {name: function(each) if name.startswith("classifier.") else each for name, each in tensors.items()}
+    return tensors | {name: two[1:] - two[:1] for name, two in tensors.items() if name.startswith("classifier.")}

@@ -27,15 +27,14 @@ from electra_tf.weights.hugging_face.layouts import (
     layout_for,
     layout_of,
     one_logit,
+    transposed,
 )
 from electra_tf.weights.hugging_face.sentence_transformers import MODULES_FILE, read_pooling
 from electra_tf.weights.hugging_face.tensors import read_tensors
-from electra_tf.weights.hugging_face.tokenizer import foreign_tokenizer, read_tokenizer
+from electra_tf.weights.hugging_face.tokenizer import read_tokenizer
 from electra_tf.weights.stored_model import FLAGS_OF_SETTINGS, NO_OVERRIDES, SourceOverrides, StoredModel, sound_weights
 
 _CONFIG = "config.json"
-_DISCRIMINATOR_HEAD = "discriminator_predictions/dense/kernel"
-_MASKED_LM_HEAD = "generator_predictions/dense/kernel"
 # How to turn a setting of the text off.
 _REMEDY = '"{}": false in tokenizer_config.json (with PreTrainedTokenizerFast, "{}" in tokenizer.json)'
 _REMEDIES = {
@@ -54,51 +53,52 @@ def read_hugging_face(path: str, overrides: SourceOverrides = NO_OVERRIDES) -> S
     """Reads a discriminator, a masked language model, an encoder alone or a fine-tuned model, or a pair.
 
     Their classes are those of ELECTRA, BERT and ModernBERT, see `electra_tf.weights.hugging_face.layouts`. A folder of
-    sentence-transformers is an encoder alone.
-
-    In a pair, embeddings or whole encoders that are equal to the bit in both folders become shared weights.
+    sentence-transformers is an encoder alone. In a pair, embeddings or whole encoders that are equal to the bit in both
+    folders become shared weights.
 
     Raises: UserError: files or tensors are missing, or it is another kind of model.
     """
     folder, *others = _folders(path)
     model = _read_network(folder, overrides.num_heads)
-    is_electra, stated, weights = layout_for(model.encoder) is ELECTRA, model.objective, model.weights
-    notes = list(model.notes)
-    if others:
-        generator = _read_network(others[0], overrides.generator_num_heads)
-        is_pair = _DISCRIMINATOR_HEAD in model.weights and _MASKED_LM_HEAD in generator.weights
+    for other in others:  # one or none
+        generator = _read_network(other, overrides.generator_num_heads)
+        is_pair = model.has_discriminator_head and generator.has_masked_lm_head
         if not is_pair or model.stored_tokenizer != generator.stored_tokenizer:
             raise UserError(
-                f"{folder} and {others[0]} are not a discriminator and a generator with one vocabulary and casing; "
+                f"{folder} and {other} are not a discriminator and a generator with one vocabulary and casing; "
                 "give the two networks of one model, or one folder alone"
             )
-        notes, weights = [*notes, *generator.notes], weights | _generator_weights(model, generator)
-        model = dataclasses.replace(model, generator=generator.encoder)
-    objective = "bert_mlm" if _MASKED_LM_HEAD in weights else ""
+        weights, notes = model.weights | _generator_weights(model, generator), (*model.notes, *generator.notes)
+        model = dataclasses.replace(model, generator=generator.encoder, weights=weights, notes=notes)
+    stated, notes = model.objective, model.notes
+    objective = "bert_mlm" if model.has_masked_lm_head else ""
     if model.has_discriminator_head:
         objective = stated if stated in OBJECTIVES else "electra"
-    elif objective and (stated not in ("bert_mlm", "") or (model.facts["is_assumed"] and is_electra)):
-        notes.append(f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator")
+    elif objective:
+        may_be_generator = model.facts["is_assumed"] and layout_for(model.encoder) is ELECTRA
+        if may_be_generator or stated not in ("bert_mlm", ""):
+            notes += (f"{folder} is a masked language model alone; to fine-tune ELECTRA, give its discriminator",)
     stored = model.stored_tokenizer
     tokenizer = StoredTokenizer.of(overrides.vocabulary or stored.content, overrides.text_settings or stored.settings)
     foreign = model.facts["foreign_tokenizer"] if overrides.vocabulary is None else ""
     if tokenizer.content and not foreign:
         require_possible_tokens(tokenizer, f"the vocabulary of {path}", _REMEDIES)
     pooling, longest = read_pooling(path)
-    longest = min(longest, model.encoder.max_position_embeddings) if isinstance(longest, int) else None
-    facts = model.facts | {"max_seq_length": longest, "foreign_tokenizer": foreign}
-    facts["sentence_transformers"] = exists(os.path.join(path, MODULES_FILE))
-    facts = {name: fact for name, fact in facts.items() if fact}
-    weights = sound_weights(path, weights)
+    facts = {
+        **model.facts,
+        "foreign_tokenizer": foreign,
+        "max_seq_length": min(longest, model.encoder.max_position_embeddings) if isinstance(longest, int) else None,
+        "sentence_transformers": exists(os.path.join(path, MODULES_FILE)),
+    }
     return dataclasses.replace(
         model,
         source=path,
-        weights=weights,
+        weights=sound_weights(path, model.weights),
         stored_tokenizer=tokenizer,
         objective=objective,
-        facts=facts,
+        facts={name: fact for name, fact in facts.items() if fact},
         pooling=pooling,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
@@ -119,27 +119,22 @@ def _read_network(folder: str, num_heads: int | None) -> StoredModel:
     own_file = read_json(os.path.join(folder, "config_sentence_transformers.json"))
     config["sentence_transformers"] = {**(config.get("sentence_transformers") or {}), **own_file}
     layout, values = layout_of(config, config_file), encoder_settings(config, config_file)
-    ours = dict(config.get("electra_tf") or {})
-    stated = {} if num_heads is None else {"num_heads": num_heads}
-    sizes = validate(values | stated, EncoderConfig, f"of {config_file}")
+    if num_heads is not None:
+        values["num_heads"] = num_heads
+    sizes = validate(values, EncoderConfig, f"of {config_file}")
     file, stored = read_tensors(folder)
     stored, notes = _unwrapped(stored, layout, file)
     tensors, head = _split(stored, layout, config, file)
     weights, unread = _pretrained_weights(sizes, tensors, layout, file)
-    foreign = foreign_tokenizer(folder, config)
-    tokenizer, warnings = read_tokenizer(folder, layout.model_type, foreign)
+    tokenizer, foreign, warnings = read_tokenizer(folder, layout.model_type, config.get("tokenizer_class"))
     finetuned, head_weights = read_head(config, head, sizes, config_file) if head else (None, {})
     if finetuned is None:
         unread += sorted(head)
     notes += [f"{file}: not read: {names.list_briefly(unread)}"] if unread else []
-    notes += warnings
-    notes += [f"warning: {folder} needs its tokenizer {foreign}, which is not computed here"] * bool(foreign)
-    name = finetuned and finetuned.name
-    if name != (ours.get("finetuned") or {}).get("name"):  # transformers keeps the entry when it trains another head
-        ours = {}
+    ours = config.get("electra_tf") or {}
+    if (finetuned and finetuned.name) != (ours.get("finetuned") or {}).get("name"):
+        ours = {}  # transformers keeps the entry when it trains another head
     noted = (ours.get("finetuned") or ours).get("max_seq_length")
-    configuration = noted and {"data": {"max_seq_length": noted}}
-    facts = {"data": ours.get("data"), "is_assumed": not ours}
     return StoredModel(
         source=folder,
         encoder=sizes,
@@ -149,8 +144,13 @@ def _read_network(folder: str, num_heads: int | None) -> StoredModel:
         objective=ours.get("objective", ""),
         step=ours.get("step", 0),
         finetuned=finetuned,
-        facts=facts | {"configuration": configuration, "foreign_tokenizer": foreign},
-        notes=tuple(notes),
+        facts={
+            "data": ours.get("data"),
+            "is_assumed": not ours,
+            "configuration": noted and {"data": {"max_seq_length": noted}},
+            "foreign_tokenizer": foreign,
+        },
+        notes=(*notes, *warnings),
     )
 
 
@@ -199,28 +199,26 @@ def _pretrained_weights(
     sizes: EncoderConfig, tensors: Tensors, layout: Layout, file: str
 ) -> tuple[names.Weights, list[str]]:
     """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
-    scopes = zip(layout.marks, ("discriminator_predictions/", "generator_predictions/", names.POOLER), strict=True)
-    heads = (scope for mark, scope in scopes if mark and any(name.startswith(mark) for name in tensors))
-    expected = names.network_shapes(sizes, tuple(heads))
+    heads = tuple(scope for scope, mark in layout.marks.items() if any(name.startswith(mark) for name in tensors))
+    expected = names.network_shapes(sizes, heads)
     places = {name: layout.tensor_name(name) for name in expected}
-    shapes = {places[n].name: shape[::-1] if places[n].transposed else shape for n, shape in expected.items()}
+    shapes = {places[name]: shape[::-1] if name.endswith("/kernel") else shape for name, shape in expected.items()}
     names.require_shapes(file, shapes, {name: tensor.shape for name, tensor in tensors.items()})
-    weights = {
-        name: np.ascontiguousarray(tensors[place.name].T if place.transposed else tensors[place.name])
-        for name, place in places.items()
-    }
-    return weights, sorted(set(tensors) - set(shapes))
+    return {name: transposed(name, tensors[place]) for name, place in places.items()}, sorted(tensors.keys() - shapes)
 
 
 def _generator_weights(discriminator: StoredModel, generator: StoredModel) -> names.Weights:
     """The weights that only the generator has: its head, and its encoder without shared parts."""
-    encoder = {name: value for name, value in generator.weights.items() if name.startswith("electra/")}
-    head = {name: value for name, value in generator.weights.items() if name not in encoder}
-    tables = {name for name in encoder if name.startswith("electra/embeddings/")}
-    if all(np.array_equal(encoder[name], discriminator.weights[name]) for name in tables):
-        encoder = {name: value for name, value in encoder.items() if name not in tables}
-        if generator.encoder == discriminator.encoder and all(
-            np.array_equal(value, discriminator.weights[name]) for name, value in encoder.items()
-        ):
-            encoder = {}  # one network in both roles
-    return {**{name.replace("electra/", "generator/", 1): value for name, value in encoder.items()}, **head}
+    encoder, tables = generator.part("electra/"), generator.part("electra/embeddings/")
+
+    def are_shared(weights: names.Weights) -> bool:
+        return all(np.array_equal(value, discriminator.weights[name]) for name, value in weights.items())
+
+    shared = tables if are_shared(tables) else {}
+    if shared and generator.encoder == discriminator.encoder and are_shared(encoder):
+        shared = encoder  # one network in both roles
+    return {
+        name.replace("electra/", "generator/", 1): value
+        for name, value in generator.weights.items()
+        if name not in shared
+    }

@@ -23,8 +23,8 @@ _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.b
 # The errors of h5py and of NumPy for damaged files; a KeyError also for a type that is not in the table above.
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
 # The roots of the names in files of TensorFlow, which transformers 4 wrote for ELECTRA and BERT.
-_ROOTS = ("discriminator_predictions", "generator_predictions", "generator_lm_head", *HEAD_ROOTS["Electra"])
-_ROOTS = ("electra", "bert", "cls", *_ROOTS)
+_ROOTS = {"electra", "bert", "cls", "discriminator_predictions", "generator_predictions", "generator_lm_head"}
+_ROOTS |= HEAD_ROOTS["Electra"]
 
 
 def read_tensors(folder: str) -> tuple[str, Tensors]:

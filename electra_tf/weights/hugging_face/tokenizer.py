@@ -4,17 +4,16 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import processors
 
-from electra_tf.files import exists, read_bytes, read_json
+from electra_tf.files import read_bytes, read_json
 from electra_tf.text import tokenizer_json
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import (
-    BERT_UNICODE,
     CLS,
     MASK,
     PAD,
@@ -29,7 +28,6 @@ from electra_tf.text.vocabulary import (
 )
 from electra_tf.weights.names import list_briefly
 
-SEGMENTS = "token_type_ids"
 _SPECIAL_TOKENS = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
 # Classes that tokenize as BERT does, by the settings of tokenizer_config.json, or as tokenizer.json describes.
 _OF_BERT = ("Electra", "Bert", "DistilBert", "MobileBert", "SqueezeBert", "ConvBert", "LayoutLM")
@@ -49,25 +47,9 @@ _KNOWN_KEYS = re.compile(
 )
 
 
-def foreign_tokenizer(folder: str, model_config: Mapping[str, Any]) -> str:
-    """The folder's own tokenizer if it is one that this program does not compute; else "".
-
-    Args: model_config: the content of config.json, which may name the class alone.
-    """
-    kind = tokenizer_json.model_type(read_json(os.path.join(folder, "tokenizer.json"))) or "WordPiece"
-    if kind == "BPE" or exists(os.path.join(folder, "spm.model")):
-        return ""
-    if kind != "WordPiece":
-        return kind
-    config = read_json(os.path.join(folder, "tokenizer_config.json"))
-    steps = [f"{key} {config[key]}" for key in _JAPANESE_STEPS if key in config]
-    name = _JAPANESE if steps else _class_name(config if config.get("tokenizer_class") else model_config)
-    if own_code := (config.get("auto_map") or {}).get("AutoTokenizer"):
-        steps.append(f"with code of its own, {own_code}")
-    return "" if name in (*_BERT_CLASSES, *_GENERIC_CLASSES) and not steps else " ".join([name, *steps])
-
-
-def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") -> tuple[StoredTokenizer, list[str]]:
+def read_tokenizer(
+    folder: str, model_type: str = "electra", tokenizer_class: str | None = None
+) -> tuple[StoredTokenizer, str, list[str]]:
     """Reads how the text of a folder's model was tokenized, from spm.model or else tokenizer.json.
 
     The tokenizer.json of a BPE is taken whole. Of WordPiece's, the vocabulary and the settings are read.
@@ -76,19 +58,20 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     ModernBERT.
 
     Args:
-        model_type: of config.json.
-        foreign: see `foreign_tokenizer`.
-    Returns: the tokenizer, whose content is empty if the folder has no vocabulary, and warnings about settings that
-        this program does not have.
+        model_type, tokenizer_class: of config.json, which may name the class alone.
+    Returns: the tokenizer, whose content is empty if the folder has no vocabulary; the folder's own one if this program
+        does not compute it, else ""; and warnings about what this program does not have.
     """
     model_file = os.path.join(folder, SentencePieceVocabulary.file_name)
     if (content := read_bytes(model_file)) is not None:
-        return StoredTokenizer(content, SentencePieceVocabulary.text_settings), []
+        return StoredTokenizer(content, SentencePieceVocabulary.text_settings), "", []
     fast_file = os.path.join(folder, "tokenizer.json")
     fast, config = read_json(fast_file), read_json(os.path.join(folder, "tokenizer_config.json"))
-    if tokenizer_json.model_type(fast) == "BPE":
-        return StoredTokenizer(read_bytes(fast_file) or b"", ByteLevelVocabulary.text_settings), []
-    is_ignored = model_type != "modernbert" and _class_name(config) in _BERT_CLASSES
+    kind = tokenizer_json.model_type(fast) or "WordPiece"
+    if kind == "BPE":
+        return StoredTokenizer(read_bytes(fast_file) or b"", ByteLevelVocabulary.text_settings), "", []
+    foreign = _foreign_tokenizer(config, tokenizer_class) if kind == "WordPiece" else kind
+    is_ignored = model_type != "modernbert" and _plain_class(config.get("tokenizer_class")) in _BERT_CLASSES
     normalizer = {} if is_ignored else fast.get("normalizer") or {}
     by_default = not foreign.startswith(_JAPANESE)  # of which text that was cut before keeps its words
     lower_case = _first(normalizer.get("lowercase"), config.get("do_lower_case"), default=by_default)
@@ -97,14 +80,13 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
         normalizer.get("handle_chinese_chars"), config.get("tokenize_chinese_chars"), default=by_default
     )
     # As in BERT, accents are stripped only where letters are lowered.
-    unicode = config.get("unicode", BERT_UNICODE)
-    format_characters = config.get("format_characters", False)
-    settings = TextSettings(lower_case, strip_accents and lower_case, isolate_cjk, unicode, format_characters)
+    settings = TextSettings.from_mapping(config)._replace(
+        lower_case=lower_case, strip_accents=strip_accents and lower_case, isolate_cjk=isolate_cjk
+    )
     added = read_json(os.path.join(folder, "added_tokens.json"))
     added |= {token["content"]: int(index) for index, token in (config.get("added_tokens_decoder") or {}).items()}
     plain = read_bytes(os.path.join(folder, "vocab.txt")) or b""
-    vocabulary = _listed_tokens(fast) or _extended(plain, added)
-    stored = StoredTokenizer(vocabulary, settings)
+    stored = StoredTokenizer(_listed_tokens(fast) or _extended(plain, added), settings)
     special: list[Any] = []  # beside BERT's: texts or objects, in a list or by name
     for named in (config, read_json(os.path.join(folder, "special_tokens_map.json"))):
         for tokens in (named.get(name) or [] for name in _LISTS_OF_TOKENS):
@@ -114,7 +96,18 @@ def read_tokenizer(folder: str, model_type: str = "electra", foreign: str = "") 
     if strip_accents and not lower_case:
         parts.append("strip_accents true with lower-casing false")
     consequence = "here text is tokenized as BERT's, so the model may get other ids"
-    return stored, [f"warning: {folder} has {each}; {consequence}" for each in parts]
+    warnings = [f"warning: {folder} has {each}; {consequence}" for each in parts]
+    warnings += [f"warning: {folder} needs its tokenizer {foreign}, which is not computed here"] * bool(foreign)
+    return stored, foreign, warnings
+
+
+def _foreign_tokenizer(config: Mapping[str, Any], tokenizer_class: str | None) -> str:
+    """A WordPiece tokenizer that this program does not compute; "" for another one."""
+    steps = [f"{key} {config[key]}" for key in _JAPANESE_STEPS if key in config]
+    name = _JAPANESE if steps else _plain_class(config.get("tokenizer_class") or tokenizer_class)
+    if own_code := (config.get("auto_map") or {}).get("AutoTokenizer"):
+        steps.append(f"with code of its own, {own_code}")
+    return "" if name in (*_BERT_CLASSES, *_GENERIC_CLASSES) and not steps else " ".join([name, *steps])
 
 
 def _first(*values: bool | None, default: bool) -> bool:
@@ -140,8 +133,9 @@ def _extended(vocabulary: bytes, added: Mapping[str, int]) -> bytes:
     return vocabulary.removesuffix(b"\n") + b"\n" + lines if vocabulary and lines else vocabulary
 
 
-def _class_name(config: Mapping[str, Any]) -> str:
-    return str(config.get("tokenizer_class") or _BERT_CLASSES[0]).removesuffix("Fast")
+def _plain_class(name: str | None) -> str:
+    """The name of a class without the ending of its faster version; by default BERT's, or one that equals it."""
+    return str(name or _BERT_CLASSES[0]).removesuffix("Fast")
 
 
 def _foreign_parts(config: dict[str, Any], fast: dict[str, Any], added: Iterable[str]) -> list[str]:
@@ -164,9 +158,7 @@ def _foreign_parts(config: dict[str, Any], fast: dict[str, Any], added: Iterable
     return parts
 
 
-def tokenizer_files(
-    tokenizer: Tokenizer, max_length: int, input_names: Sequence[str] = ("input_ids", SEGMENTS, "attention_mask")
-) -> dict[str, bytes]:
+def tokenizer_files(tokenizer: Tokenizer, max_length: int, has_segments: bool = True) -> dict[str, bytes]:
     """The vocabulary, tokenizer.json, tokenizer_config.json and special_tokens_map.json by name.
 
     A tokenizer.json that is the vocabulary is written as it was read, unless it joins two texts in another way than
@@ -174,16 +166,16 @@ def tokenizer_files(
 
     Args:
         max_length: the tokens at which a longer input is cut.
-        input_names: its inputs. Without `token_type_ids`, the second text of a pair has segment 0 too.
+        has_segments: whether the second text of a pair has segment 1; else the model has no `token_type_ids`.
     """
-    vocabulary, second = tokenizer.vocabulary, 1 if SEGMENTS in input_names else 0
+    vocabulary, second = tokenizer.vocabulary, int(has_segments)
     special = {token: vocabulary.tokens[index] for token, index in vocabulary.special_ids.items()}
     named = {name: special[token] for name, token in _SPECIAL_TOKENS.items()}
     config = {
         # With a class that transformers 5 knows, it builds the tokenizer from the vocabulary, with other settings than
         # those of tokenizer.json: for BERT, with a limit of 100 characters for a word instead of 200.
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_input_names": list(input_names),
+        "model_input_names": ["input_ids", *["token_type_ids"] * has_segments, "attention_mask"],
         "model_max_length": max_length,
         **tokenizer.hugging_face_settings,
         "clean_up_tokenization_spaces": False,

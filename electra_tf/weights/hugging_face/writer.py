@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import safetensors.numpy
 
 from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.files import make_directory, store_errors, write_atomically
 from electra_tf.weights import names
-from electra_tf.weights.hugging_face.heads import DESCRIPTIONS, label_entries, noted_task, task_head
+from electra_tf.weights.hugging_face.heads import DESCRIPTIONS, head_tensors, label_entries, noted_task, written_head
 from electra_tf.weights.hugging_face.layouts import (
     BERT,
     DETECTION_LABELS,
@@ -22,9 +21,10 @@ from electra_tf.weights.hugging_face.layouts import (
     Tensors,
     config_entries,
     layout_for,
+    transposed,
     two_logits,
 )
-from electra_tf.weights.hugging_face.tokenizer import SEGMENTS, to_json, tokenizer_files
+from electra_tf.weights.hugging_face.tokenizer import to_json, tokenizer_files
 from electra_tf.weights.stored_model import StoredModel
 
 # What each network is, after the title of its encoder, and its pipeline: for pre-trained ones by their name, for
@@ -148,35 +148,30 @@ def hugging_face_networks(model: StoredModel) -> list[Network]:
     """
     require_classes(model)
     if model.finetuned is not None:
-        head = task_head(model)
-        if head.architecture is None:
-            return [encoder_alone(model, head.notes)]
-        tensors = {**_tensors(model.part("electra/"), head.layout), **head.tensors}
-        return [_network("finetuned", model, head.layout, head.architecture, tensors, head.config, notes=head.notes)]
-    networks, notes, generator, layout = [], [], None, layout_for(model.encoder)
+        head = written_head(model)
+        if isinstance(head, str):
+            return [encoder_alone(model, (head,))]
+        layout, ending, written = head
+        tensors = _tensors(model.part("electra/"), layout) | head_tensors(written)
+        return [_network("finetuned", model, layout, ending, tensors, written.entries, notes=written.notes)]
+    layout, networks = layout_for(model.encoder), []
     if layout is BERT and model.has_discriminator_head:
         layout = ELECTRA
-    if model.has_masked_lm_head:
-        sizes = model.generator or model.encoder
-        if layout is MODERN and sizes.hidden_size != sizes.embedding_size:
-            notes.append(_NARROW_GENERATOR.format(**sizes.model_dump()))
-        else:
-            own, shared = model.part("generator/"), model.part("electra/")  # what the discriminator also uses
-            if own:
-                shared = {} if model.part("generator/embeddings/") else model.part("electra/embeddings/")
-            weights = {**shared, **own, **model.part("generator_predictions/")}
-            tensors, architecture = _tensors(weights, layout), f"{layout.family}ForMaskedLM"
-            left_out = (_LEFT_POOLER.format(architecture),) if model.pooler else ()
-            generator = _network(_GENERATOR, model, layout, architecture, tensors, sizes=sizes, notes=left_out)
+    sizes = model.generator or model.encoder
+    is_narrow = model.has_masked_lm_head and layout is MODERN and sizes.hidden_size != sizes.embedding_size
+    notes: tuple[str, ...] = (_NARROW_GENERATOR.format(**sizes.model_dump()),) if is_narrow else ()
     if model.has_discriminator_head:
-        tensors = _tensors(model.part("electra/") | model.part("discriminator_predictions/"), layout)
-        entries = None
+        tensors, entries = _tensors(model.part(("electra/", "discriminator_predictions/")), layout), None
         if layout is MODERN:
-            tensors, entries = two_logits(tensors), label_entries(DETECTION_LABELS)
-            notes.insert(0, _ONE_LOGIT)
-        architecture = f"{layout.family}{layout.discriminator}"
-        networks.append(_network(_DISCRIMINATOR, model, layout, architecture, tensors, entries, notes=tuple(notes)))
-    networks += [generator] if generator else []
+            tensors, entries, notes = two_logits(tensors), label_entries(DETECTION_LABELS), (_ONE_LOGIT, *notes)
+        networks.append(_network(_DISCRIMINATOR, model, layout, layout.discriminator, tensors, entries, notes=notes))
+    if model.has_masked_lm_head and not is_narrow:
+        own, shared = model.part("generator/"), model.part("electra/")  # what the discriminator also uses
+        if own:
+            shared = {} if model.part("generator/embeddings/") else model.part("electra/embeddings/")
+        tensors = _tensors({**shared, **own, **model.part("generator_predictions/")}, layout)
+        notes = (_LEFT_POOLER.format(f"{layout.family}ForMaskedLM"),) if model.pooler else ()
+        networks.append(_network(_GENERATOR, model, layout, "ForMaskedLM", tensors, sizes=sizes, notes=notes))
     return networks or [encoder_alone(model)]
 
 
@@ -199,23 +194,18 @@ def encoder_alone(model: StoredModel, notes: tuple[str, ...] = (), name: str = _
     pooler = zip((f"{names.POOLER}dense/{part}" for part in ("kernel", "bias")), model.pooler, strict=False)
     tensors = _tensors({**model.part("electra/"), **dict(pooler)}, layout)
     tensors = {name.removeprefix(layout.root): tensor for name, tensor in tensors.items()}
-    return _network(name, model, layout, f"{layout.family}Model", tensors, notes=notes)
+    return _network(name, model, layout, "Model", tensors, notes=notes)
 
 
 def _tensors(weights: names.Weights, layout: Layout) -> Tensors:
-    tensors = {}
-    for name, value in weights.items():
-        tensor = layout.tensor_name(name)
-        # safetensors writes the memory of an array, which of a transposed view is in the wrong order.
-        tensors[tensor.name] = np.ascontiguousarray(value.T if tensor.transposed else value)
-    return tensors
+    return {layout.tensor_name(name): transposed(name, value) for name, value in weights.items()}
 
 
 def _network(
     name: str,
     model: StoredModel,
     layout: Layout,
-    architecture: str,
+    ending: str,
     tensors: Tensors,
     entries: Mapping[str, object] | None = None,
     sizes: EncoderConfig | None = None,
@@ -224,6 +214,7 @@ def _network(
     """A network with its config.json, whose entry `electra_tf` is ours: transformers keeps it but does not use it.
 
     Args:
+        ending: of the name of its class.
         entries: of config.json, for its head.        sizes: None: those of the model's encoder.
     """
     noted = {"objective": model.objective, "step": model.step, "data": model.facts.get("data", [])}
@@ -231,7 +222,7 @@ def _network(
         noted["max_seq_length"] = model.trained_length
     if model.finetuned is not None:
         noted["finetuned"] = noted_task(model.finetuned)
-    vocabulary = model.tokenizer.vocabulary
+    vocabulary, architecture = model.tokenizer.vocabulary, f"{layout.family}{ending}"
     token_ids = {"pad_token_id": vocabulary.pad_id}
     if model.encoder.block != "bert":  # the defaults of ModernBERT's configuration are beyond most vocabularies
         token_ids |= dict.fromkeys(("cls_token_id", "bos_token_id"), vocabulary.cls_id)
@@ -254,11 +245,9 @@ def write_folder(
     """Writes a network with its tokenizer, its card and `further` files by name. Returns: lines for the log."""
     # As in training and in --predict, where a longer text was cut.
     max_length = model.trained_length if model.finetuned else network.config["max_position_embeddings"]
-    input_names = network.layout.input_names
-    if model.encoder.type_vocab_size == 1:
-        input_names = tuple(name for name in input_names if name != SEGMENTS)
+    has_segments = network.layout is not MODERN and model.encoder.type_vocab_size > 1
     files = {
-        **tokenizer_files(model.tokenizer, max_length, input_names),
+        **tokenizer_files(model.tokenizer, max_length, has_segments),
         "config.json": to_json(network.config),
         "README.md": model_card(model, network).encode(),
         # Older transformers refuse a file that does not name its format.
@@ -276,7 +265,7 @@ def write_folder(
 
 def model_card(model: StoredModel, network: Network) -> str:
     """The card of one network: how to load it, its sizes, its data and the settings of its training."""
-    from huggingface_hub import ModelCard, ModelCardData  # here, because its import takes long
+    from huggingface_hub import ModelCardData  # here, because its import takes long
 
     layout = network.layout
     ending = network.architecture.removeprefix(layout.family)
@@ -289,17 +278,14 @@ def model_card(model: StoredModel, network: Network) -> str:
     tags = list(dict.fromkeys(["electra", layout.model_type])) if is_own else [layout.model_type]
     library, example = _SENTENCE_TRANSFORMERS if network.name == SENTENCES else _TRANSFORMERS
     data = ModelCardData(library_name=library, pipeline_tag=pipeline, tags=tags, model_name=title)
-    card = ModelCard(
-        _CARD.format(
-            metadata=data.to_yaml(),
-            title=title,
-            description=f"{layout.title} {description}",
-            example=example.format(architecture=network.architecture),
-            notes="".join(f"\n- {note}" for note in network.notes) + "\n" * bool(network.notes),
-            facts="\n".join(f"- {fact}" for fact in _card_facts(model, network)),
-        )
+    return _CARD.format(
+        metadata=data.to_yaml(),
+        title=title,
+        description=f"{layout.title} {description}",
+        example=example.format(architecture=network.architecture),
+        notes="".join(f"\n- {note}" for note in network.notes) + "\n" * bool(network.notes),
+        facts="\n".join(f"- {fact}" for fact in _card_facts(model, network)),
     )
-    return str(card)
 
 
 def _card_facts(model: StoredModel, network: Network) -> list[str]:

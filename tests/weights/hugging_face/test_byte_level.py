@@ -74,7 +74,7 @@ def test_a_file_of_older_programs_that_does_not_name_its_model_is_read(tmp_path)
     content = json.loads(byte_level(MMBERT))
     del content["model"]["type"]
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
-    stored, notes = read_tokenizer(str(tmp_path), "modernbert")
+    stored, _, notes = read_tokenizer(str(tmp_path), "modernbert")
     assert (stored.content, notes) == (json.dumps(content).encode(), [])
     assert Vocabulary.from_bytes(stored.content, "a test").pad_id == PAD
 

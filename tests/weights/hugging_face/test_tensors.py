@@ -13,7 +13,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.weights.hugging_face.layouts import ELECTRA
+from electra_tf.weights.hugging_face.layouts import ELECTRA, transposed
 from electra_tf.weights.hugging_face.tensors import read_tensors
 
 TENSORS = {
@@ -239,16 +239,17 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "tensor", "transposed"),
+    ("name", "tensor", "shape"),
     [
-        ("electra/embeddings/word_embeddings", "electra.embeddings.word_embeddings.weight", False),
+        ("electra/embeddings/word_embeddings", "electra.embeddings.word_embeddings.weight", (2, 3)),
         ("electra/encoder/layer_11/attention/self/query/bias",
-         "electra.encoder.layer.11.attention.self.query.bias", False),
-        ("generator/encoder/layer_2/output/LayerNorm/beta", "electra.encoder.layer.2.output.LayerNorm.bias", False),
-        ("discriminator_predictions/dense/kernel", "discriminator_predictions.dense.weight", True),
-        ("discriminator_predictions/dense_1/kernel", "discriminator_predictions.dense_prediction.weight", True),
-        ("generator_predictions/output_bias", "generator_lm_head.bias", False),
+         "electra.encoder.layer.11.attention.self.query.bias", (2,)),
+        ("generator/encoder/layer_2/output/LayerNorm/beta", "electra.encoder.layer.2.output.LayerNorm.bias", (2,)),
+        ("discriminator_predictions/dense/kernel", "discriminator_predictions.dense.weight", (3, 2)),
+        ("discriminator_predictions/dense_1/kernel", "discriminator_predictions.dense_prediction.weight", (3, 2)),
+        ("generator_predictions/output_bias", "generator_lm_head.bias", (2,)),
     ],
 )  # fmt: skip
-def test_every_weight_has_a_tensor(name, tensor, transposed):
-    assert ELECTRA.tensor_name(name) == (tensor, transposed)
+def test_every_weight_has_a_tensor(name, tensor, shape):
+    values = np.zeros([2, 3][: len(shape)], np.float32)
+    assert (ELECTRA.tensor_name(name), transposed(name, values).shape) == (tensor, shape)

@@ -10,7 +10,7 @@ from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.hugging_face.reader import read_hugging_face
-from electra_tf.weights.hugging_face.tokenizer import foreign_tokenizer, read_tokenizer, tokenizer_files
+from electra_tf.weights.hugging_face.tokenizer import read_tokenizer, tokenizer_files
 from electra_tf.weights.source import load_trained, source_overrides
 from electra_tf.weights.stored_model import SourceOverrides
 from tests.sentence_pieces import train
@@ -67,7 +67,7 @@ ADDED = {"[ENT]": 13, "[URL]": 14}
 def test_added_tokens_follow_vocab_txt_as_in_transformers(tmp_path, name, content, end):
     (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + end)
     (tmp_path / name).write_text(json.dumps(content))
-    stored, notes = read_tokenizer(str(tmp_path))
+    stored, _, notes = read_tokenizer(str(tmp_path))
     assert stored.content.decode() == "".join(f"{token}\n" for token in [*TOKENS, *ADDED])
     assert "added_tokens [ENT], [URL]" in notes[0]
 
@@ -123,7 +123,7 @@ def test_transformers_gives_the_ids_of_a_sentence_piece_model(pieces):
 
 def test_a_folder_of_a_sentence_piece_model_reads_back(pieces, tmp_path):
     _, ours = pieces
-    assert read_tokenizer(str(tmp_path)) == ((ours.vocabulary.content, TextSettings(False, False, False)), [])
+    assert read_tokenizer(str(tmp_path)) == ((ours.vocabulary.content, TextSettings(False, False, False)), "", [])
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert not {"do_lower_case", "strip_accents", "tokenize_chinese_chars"} & set(config)
 
@@ -279,7 +279,7 @@ def test_a_class_that_tokenizes_as_berts_is_read(folder, name):
 @pytest.mark.parametrize(("file", "content"), [("spm.model", "any"), ("tokenizer.json", '{"model": {"type": "BPE"}}')])
 def test_a_file_with_a_whole_tokenizer_counts_whatever_its_class(tmp_path, file, content):
     (tmp_path / file).write_text(content)
-    assert foreign_tokenizer(str(tmp_path), {"tokenizer_class": "AlbertTokenizer"}) == ""
+    assert read_tokenizer(str(tmp_path), tokenizer_class="AlbertTokenizer")[1] == ""
 
 
 def test_the_tokenizers_that_transformers_saves_for_electra_give_no_warning(folder):
