@@ -59,7 +59,7 @@ def _template_text(wiki: Wiki, names: dict[str, str], content: str) -> str:
     name, _, arguments = content.partition("|")
     rule = wiki.rule_of(name)
     text = "" if rule == [] else UNFIT
-    if rule or ":" in name and _is_parser_function(name):
+    if rule or _is_parser_function(name):
         code = _parse("{{" + content + "}}")
         text = arguments if code is None else _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
     if UNFIT not in text:

@@ -52,9 +52,8 @@ def read_values(
     changes: dict[str, Any] = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
-    if path is None:
-        return changes, "settings"
-    return merge(values, changes, inherit), f"{path} as changed by settings" if changes else str(path)
+    source = f"{path} as changed by settings" if changes else str(path)
+    return merge(values, changes, inherit), "settings" if path is None else source
 
 
 def presets(kind: str = "pretrain") -> dict[str, Path]:

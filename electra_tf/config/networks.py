@@ -37,11 +37,11 @@ BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
         has_head_norm=True,
     ),
 }
-BLOCK_SETTINGS = tuple(dict.fromkeys(name for block in BLOCKS.values() for name in block.settings))
 # Settings that change what a network computes and that the shapes of its weights need not show.
 SHAPELESS_SETTINGS = (
     *("block", "num_heads", "layer_norm_epsilon"),
-    *(name for name in BLOCK_SETTINGS if name != "family"),  # of its heads, and of its folder
+    # Family is of its heads, and of its folder.
+    *(name for block in BLOCKS.values() for name in block.settings if name != "family"),
 )
 
 

@@ -26,19 +26,14 @@ DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
 
 
 SettingT = TypeVar("SettingT")
-
-
-class _Free:
-    """The mark of `MayChange` in the annotation of a field."""
-
-
+_MAY_CHANGE = "may change"
 # A setting that may differ between two calls of one run: it changes no weight, or only after a loss that is not finite.
-MayChange = Annotated[SettingT, _Free()]
+MayChange = Annotated[SettingT, _MAY_CHANGE]
 
 
 def is_free(field: FieldInfo) -> bool:
     """Whether a setting has the mark `MayChange`."""
-    return any(isinstance(each, _Free) for each in field.metadata)
+    return _MAY_CHANGE in field.metadata
 
 
 class Settings(BaseModel):
