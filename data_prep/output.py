@@ -281,10 +281,7 @@ def write_manifest(
         vocab_size=inputs.vocabulary.size,
         vocab_sha256=inputs.vocabulary.sha256,
         **settings.shaping(),
-        inputs=tuple(
-            data_manifest.InputFile(**{name: getattr(file, name) for name in data_manifest.InputFile.model_fields})
-            for file in inputs.files
-        ),
+        inputs=tuple(data_manifest.InputFile.model_validate(file, from_attributes=True) for file in inputs.files),
         counts=data_manifest.Counts(
             **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
             num_documents_duplicate=sum(result.num_duplicate_documents for result in results),

@@ -58,14 +58,13 @@ class SourceFile:
 
 
 class _Content(NamedTuple):
-    """What the beginning of a file shows. `detected` is its format, or "" if several are possible."""
+    """What the beginning of a file shows. `detected`: its format, "" if several are possible, None if it is no text."""
 
     compression: str = ""
     is_archive: bool = False
     table: str = ""
     fault: FileFault | None = None
-    detected: str = ""
-    is_empty: bool = False
+    detected: str | None = None
 
 
 def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[SourceFile]:
@@ -99,7 +98,7 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     examples = {
         content.detected or ("" if given_format else undetected_format): status.path
         for status, content in zip(found, contents, strict=True)
-        if not (content.is_empty or content.fault)
+        if content.detected is not None
     }
     shown = set(examples)
     if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < {"wikipedia", "wikiextractor", "jsonl"}:
@@ -163,4 +162,4 @@ def _inspect(path: str, format_name: str) -> _Content:
         detected = "wikiextractor"
     elif _JSON_BEGIN.match(text):
         detected = "jsonl"
-    return _Content(compression, is_archive, table, None, detected, is_empty=not begin)
+    return _Content(compression, is_archive, table, detected=detected if begin else None)

@@ -57,11 +57,7 @@ def read_values(
 
 
 def presets(kind: str = "pretrain") -> dict[str, Path]:
-    """The configurations that come with the project, by name: `small`, `ablations/electra_15`.
-
-    Args:
-        kind: `pretrain` or `finetune`.
-    """
+    """By name (`ablations/electra_15`), the configurations that come with the project: of `pretrain` or `finetune`."""
     folder = configs_folder() / kind
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.glob("**/*.yaml"))}
 
