@@ -48,6 +48,8 @@ SHAPELESS_SETTINGS = (
 class EncoderConfig(Settings):
     """Sizes, dropout and initial values of a transformer encoder."""
 
+    CHOICE, OWNERS = "block", {name: block.settings for name, block in BLOCKS.items()}
+
     # Rows of the word table: the tokens of the vocabulary (five special ones and at least a word), or up to 1,024 more.
     vocab_size: Annotated[Count, Field(ge=6)]
     embedding_size: Count  # width of the embeddings; if it is not hidden_size, the encoder projects them
@@ -126,11 +128,6 @@ class EncoderConfig(Settings):
     def _require_divisible_hidden_size(self) -> "EncoderConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
-        return self
-
-    @model_validator(mode="after")
-    def _require_settings_of_the_block(self) -> "EncoderConfig":
-        self.require_settings_of("block", {name: block.settings for name, block in BLOCKS.items()})
         return self
 
 
