@@ -117,15 +117,16 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration, fi
     wanted = {**configuration, "inputs": [{name: file[name] for name in names} for file in configuration["inputs"]]}
     fields = manifest.model_dump(mode="json")
     written = {name: fields[name] for name in wanted}
+    place = f"output_dir={settings.output_dir} holds a data set"
+    if written != wanted:
+        differences = _differences(written, wanted)
+        raise UserError(f"{place} with {differences}; give another directory, or overwrite to replace it")
     local = [] if is_remote(path) else filterfalse(is_remote, files)
-    newer = [file for file in local if os.stat(file).st_mtime > os.stat(path).st_mtime]
-    if newer or written != wanted:
-        problem = f"with {_differences(written, wanted)}; give another directory, or overwrite to replace it"
-        if written == wanted:
-            problem = (
-                f"older than {newer[0]}; give overwrite to build it again, or, if its text is as it was, touch {path}"
-            )
-        raise UserError(f"output_dir={settings.output_dir} holds a data set {problem}")
+    if newer := [file for file in local if os.stat(file).st_mtime > os.stat(path).st_mtime]:
+        raise UserError(
+            f"{place} older than {newer[0]}; give overwrite to build it again, or, if its text is as it was,"
+            f" touch {path}"
+        )
     if manifest.reader_version != data_manifest.READER_VERSION:
         _logger.warning(
             "warning: %s is of another version, which may read other text; runs that began with this data need it", path

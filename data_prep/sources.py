@@ -23,8 +23,11 @@ _logger = logging.getLogger(__name__)
 _TABLE_FORMATS = ("parquet", "arrow")
 _PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which the beginning of a file does not show
 
-_MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL)
-_JSON_BEGIN = re.compile(rb'\{\s*(?:"[^"]*"\s*:\s*(?:["{\[\d-]|true|false|null)|\})')
+_BEGINS = {  # of files, by format
+    "wikipedia": re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL),
+    "wikiextractor": re.compile(rb"<doc id="),
+    "jsonl": re.compile(rb'\{\s*(?:"[^"]*"\s*:\s*(?:["{\[\d-]|true|false|null)|\})'),
+}
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
 
 _NUM_THREADS = 16  # open files: for remote files, most of the time is waiting
@@ -101,7 +104,7 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
         if content.detected is not None
     }
     shown = set(examples)
-    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < {"wikipedia", "wikiextractor", "jsonl"}:
+    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < _BEGINS.keys():
         raise UserError(f"input={text} matches files in the format {shown.pop()}; give that format")
     if not given_format and (len(shown) > 1 or "" in shown):
         listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]
@@ -153,13 +156,7 @@ def _inspect(path: str, format_name: str) -> _Content:
     except FileFault as fault:
         return _Content(fault=fault)
     text = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
-    detected = table
+    detected = next((name for name, pattern in _BEGINS.items() if pattern.match(text)), table)
     if _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path)):
         detected = "openwebtext"
-    elif _MEDIAWIKI.match(text):
-        detected = "wikipedia"
-    elif text.startswith(b"<doc id="):
-        detected = "wikiextractor"
-    elif _JSON_BEGIN.match(text):
-        detected = "jsonl"
     return _Content(compression, is_archive, table, detected=detected if begin else None)
