@@ -30,12 +30,15 @@ _MAX_OUTPUT_BYTES = 2**20
 _INPUT_BYTES = 2**12
 _TAR_MAGIC, _TAR_MAGIC_OFFSET = b"ustar", 257
 
-# The first bytes of a compressed file, by the name of the compression.
-COMPRESSIONS: dict[str, tuple[bytes, ...]] = {
-    "gzip": (b"\x1f\x8b\x08",),
-    "bzip2": (b"BZh",),
-    "xz": (b"\xfd7zXZ\0",),
-    "zstd": (b"\x28\xb5\x2f\xfd", *(bytes([0x50 + i]) + b"\x2a\x4d\x18" for i in range(16))),
+# By the name of a compression: how its files begin, and what makes a decompressor of a stream.
+COMPRESSIONS: dict[str, tuple[re.Pattern[bytes], Callable[[], Any]]] = {
+    "gzip": (re.compile(rb"\x1f\x8b\x08"), lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
+    "bzip2": (re.compile(rb"BZh"), bz2.BZ2Decompressor),
+    "xz": (re.compile(rb"\xfd7zXZ\0"), lzma.LZMADecompressor),
+    "zstd": (
+        re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
+        lambda: zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj(),  # of `zstd --long=31`, the largest
+    ),
 }
 # The first 48 bits of a block of bzip2, and of the end of a stream. Both may begin at any bit of a byte.
 _BLOCK_MAGIC, _END_MAGIC = 0x314159265359, 0x177245385090
@@ -80,7 +83,7 @@ def read_errors(path: str) -> Iterator[None]:
 
 def compression_of(begin: bytes) -> str:
     """Returns the name of the compression of a file from its first bytes, or "" if it is not compressed."""
-    return next((name for name, magics in COMPRESSIONS.items() if begin.startswith(magics)), "")
+    return next((name for name, (magic, _) in COMPRESSIONS.items() if magic.match(begin)), "")
 
 
 def is_archive(begin: bytes) -> bool:
@@ -167,16 +170,7 @@ def unpack(stream: BinaryIO) -> io.BufferedReader:
     compression = compression_of(begin_of(stream))
     if not compression:
         return stream
-    return joined(_decompress(stream, _NEW_DECOMPRESSOR[compression]))
-
-
-# The largest window of zstd is that of `zstd --long=31`.
-_NEW_DECOMPRESSOR: dict[str, Callable[[], Any]] = {
-    "gzip": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
-    "bzip2": bz2.BZ2Decompressor,
-    "xz": lzma.LZMADecompressor,
-    "zstd": lambda: zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj(),
-}
+    return joined(_decompress(stream, COMPRESSIONS[compression][1]))
 
 
 def _decompress(stream: BinaryIO, new_decompressor: Callable[[], Any]) -> Iterator[bytes]:

@@ -64,14 +64,13 @@ def next_boundary(stream: BinaryIO, position: int, boundaries: LineBoundaries) -
     """Finds the first boundary at or after `position` of a file; the end of the file is one."""
     stream.seek(position - 1)
     before = stream.read(2)
-    is_in_line = not (before[:1] == b"\n" or (before[:1] == b"\r" and before != b"\r\n"))
+    if not (before[:1] == b"\n" or (before[:1] == b"\r" and before != b"\r\n")):
+        boundaries.pass_block(b" ")  # of a line whose rest follows
     stream.seek(position)
     for block in line_blocks(stream, block_bytes=_SCAN_BYTES):
         for line in boundaries.lines(block):
-            if (boundaries.are_anywhere or not is_in_line) and boundaries.begins_document(line):
+            if boundaries.lies_before(line):
                 return position
-            # Of the pieces of a long line, only the last one has an LF.
-            is_in_line = is_in_line and not line.endswith(b"\n")
             position += len(line)
     return position
 

@@ -117,15 +117,16 @@ def _finished_manifest(settings: BuildSettings, configuration: Configuration, fi
     wanted = {**configuration, "inputs": [{name: file[name] for name in names} for file in configuration["inputs"]]}
     fields = manifest.model_dump(mode="json")
     written = {name: fields[name] for name in wanted}
+    place = f"output_dir={settings.output_dir} holds a data set"
+    if written != wanted:
+        differences = _differences(written, wanted)
+        raise UserError(f"{place} with {differences}; give another directory, or overwrite to replace it")
     local = [] if is_remote(path) else filterfalse(is_remote, files)
-    newer = [file for file in local if os.stat(file).st_mtime > os.stat(path).st_mtime]
-    if newer or written != wanted:
-        problem = f"with {_differences(written, wanted)}; give another directory, or overwrite to replace it"
-        if written == wanted:
-            problem = (
-                f"older than {newer[0]}; give overwrite to build it again, or, if its text is as it was, touch {path}"
-            )
-        raise UserError(f"output_dir={settings.output_dir} holds a data set {problem}")
+    if newer := [file for file in local if os.stat(file).st_mtime > os.stat(path).st_mtime]:
+        raise UserError(
+            f"{place} older than {newer[0]}; give overwrite to build it again, or, if its text is as it was,"
+            f" touch {path}"
+        )
     if manifest.reader_version != data_manifest.READER_VERSION:
         _logger.warning(
             "warning: %s is of another version, which may read other text; runs that began with this data need it", path
@@ -281,10 +282,7 @@ def write_manifest(
         vocab_size=inputs.vocabulary.size,
         vocab_sha256=inputs.vocabulary.sha256,
         **settings.shaping(),
-        inputs=tuple(
-            data_manifest.InputFile(**{name: getattr(file, name) for name in data_manifest.InputFile.model_fields})
-            for file in inputs.files
-        ),
+        inputs=tuple(data_manifest.InputFile.model_validate(file, from_attributes=True) for file in inputs.files),
         counts=data_manifest.Counts(
             **{**shared, "num_documents_skipped": dict(sorted(counts.num_documents_skipped.items()))},
             num_documents_duplicate=sum(result.num_duplicate_documents for result in results),

@@ -82,9 +82,17 @@ def _border(row_splits: Sequence[int], begin: int, end: int, max_seq_length: int
 
 
 def authors_segments(row_splits: Sequence[int], max_seq_length: int, random_source: Random) -> Iterator[Segments]:
-    """Yields the examples of one document by the authors' rule; see `carried_segments` for the arguments."""
-    target_length = draw_target_length(max_seq_length, random_source)
-    return Segmenter(max_seq_length, random_source, target_length).cut_document(row_splits)
+    """Yields the examples of one document by the authors' rule; see `carried_segments` for the arguments.
+
+    Lines are collected until they hold at least a target number of tokens.
+    """
+    first_line, num_lines = 0, len(row_splits) - 1
+    while row_splits[first_line] < row_splits[num_lines]:
+        target_length = draw_target_length(max_seq_length, random_source)
+        enough = row_splits[first_line] + target_length
+        end_line = min(bisect_left(row_splits, enough, lo=first_line + 1), num_lines)
+        yield _distribute(row_splits[first_line : end_line + 1], target_length, max_seq_length, random_source)
+        first_line = end_line
 
 
 # By --examples.
@@ -95,56 +103,27 @@ CUT_DOCUMENT: dict[str, CutDocument] = {
 }
 
 
-class Segmenter:
-    """Cuts documents into segments by the authors' rule.
-
-    Lines are collected until they hold at least a target number of tokens, and are then distributed over two segments.
-    Tokens that do not fit are dropped.
-
-    Args:
-        max_seq_length: S, maximum number of tokens in an example, [CLS] and [SEP] included.
-        random_source: generator of all draws.
-        target_length: target of the first example: `draw_target_length(...)`, or `max_seq_length` as in the authors'
-            code.
-    """
-
-    def __init__(self, max_seq_length: int, random_source: Random, target_length: int):
-        self._max_seq_length = max_seq_length
-        self._random_source = random_source
-        self._target_length = target_length
-
-    def cut_document(self, row_splits: Sequence[int]) -> Iterator[Segments]:
-        """Yields the examples of one document, in order; see `carried_segments` for the argument."""
-        first_line = 0
-        num_lines = len(row_splits) - 1
-        while row_splits[first_line] < row_splits[num_lines]:
-            enough = row_splits[first_line] + self._target_length
-            end_line = min(bisect_left(row_splits, enough, lo=first_line + 1), num_lines)
-            yield self._distribute(row_splits[first_line : end_line + 1])
-            self._target_length = draw_target_length(self._max_seq_length, self._random_source)
-            first_line = end_line
-
-    def _distribute(self, row_splits: Sequence[int]) -> Segments:
-        draw = self._random_source.random
-        is_single = draw() < SINGLE_SEGMENT_FRACTION
-        first_target = _UNREACHABLE_LENGTH if is_single else (self._target_length - 3) // 2
-        first: list[Range] = []
-        second: list[Range] = []
-        num_first = 0
-        for begin, end in pairwise(row_splits):
-            is_in_first = (
-                num_first == 0
-                # As in the authors' code, a short line may still go to A after a longer line went to B.
-                or num_first + end - begin < first_target
-                or (not second and num_first < first_target and draw() < CROSSING_LINE_FRACTION)
-            )
-            if begin < end:
-                (first if is_in_first else second).append((begin, end))
-            if is_in_first:
-                num_first += end - begin
-        max_first = self._max_seq_length - 2  # [CLS] A [SEP]
-        max_second = self._max_seq_length - 3 - min(num_first, max_first)  # [CLS] A [SEP] B [SEP]
-        return _cut(first, max_first), _cut(second, max_second)
+def _distribute(row_splits: Sequence[int], target_length: int, max_seq_length: int, random_source: Random) -> Segments:
+    """Distributes the lines of an example over two segments, which lose the tokens that do not fit."""
+    is_single = random_source.random() < SINGLE_SEGMENT_FRACTION
+    first_target = _UNREACHABLE_LENGTH if is_single else (target_length - 3) // 2
+    first: list[Range] = []
+    second: list[Range] = []
+    num_first = 0
+    for begin, end in pairwise(row_splits):
+        is_in_first = (
+            num_first == 0
+            # As in the authors' code, a short line may still go to A after a longer line went to B.
+            or num_first + end - begin < first_target
+            or (not second and num_first < first_target and random_source.random() < CROSSING_LINE_FRACTION)
+        )
+        if begin < end:
+            (first if is_in_first else second).append((begin, end))
+        if is_in_first:
+            num_first += end - begin
+    max_first = max_seq_length - 2  # [CLS] A [SEP]
+    max_second = max_seq_length - 3 - min(num_first, max_first)  # [CLS] A [SEP] B [SEP]
+    return _cut(first, max_first), _cut(second, max_second)
 
 
 def _cut(ranges: list[Range], max_length: int) -> list[Range]:

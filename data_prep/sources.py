@@ -23,8 +23,11 @@ _logger = logging.getLogger(__name__)
 _TABLE_FORMATS = ("parquet", "arrow")
 _PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which the beginning of a file does not show
 
-_MEDIAWIKI = re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL)
-_JSON_BEGIN = re.compile(rb'\{\s*(?:"[^"]*"\s*:\s*(?:["{\[\d-]|true|false|null)|\})')
+_BEGINS = {  # of files, by format
+    "wikipedia": re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL),
+    "wikiextractor": re.compile(rb"<doc id="),
+    "jsonl": re.compile(rb'\{\s*(?:"[^"]*"\s*:\s*(?:["{\[\d-]|true|false|null)|\})'),
+}
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
 
 _NUM_THREADS = 16  # open files: for remote files, most of the time is waiting
@@ -58,14 +61,13 @@ class SourceFile:
 
 
 class _Content(NamedTuple):
-    """What the beginning of a file shows. `detected` is its format, or "" if several are possible."""
+    """What the beginning of a file shows. `detected`: its format, "" if several are possible, None if it is no text."""
 
     compression: str = ""
     is_archive: bool = False
     table: str = ""
     fault: FileFault | None = None
-    detected: str = ""
-    is_empty: bool = False
+    detected: str | None = None
 
 
 def find_files(inputs: Sequence[str], undetected_format: str = "") -> list[SourceFile]:
@@ -99,10 +101,10 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
     examples = {
         content.detected or ("" if given_format else undetected_format): status.path
         for status, content in zip(found, contents, strict=True)
-        if not (content.is_empty or content.fault)
+        if content.detected is not None
     }
     shown = set(examples)
-    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < {"wikipedia", "wikiextractor", "jsonl"}:
+    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < _BEGINS.keys():
         raise UserError(f"input={text} matches files in the format {shown.pop()}; give that format")
     if not given_format and (len(shown) > 1 or "" in shown):
         listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]
@@ -154,13 +156,7 @@ def _inspect(path: str, format_name: str) -> _Content:
     except FileFault as fault:
         return _Content(fault=fault)
     text = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
-    detected = table
+    detected = next((name for name, pattern in _BEGINS.items() if pattern.match(text)), table)
     if _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path)):
         detected = "openwebtext"
-    elif _MEDIAWIKI.match(text):
-        detected = "wikipedia"
-    elif text.startswith(b"<doc id="):
-        detected = "wikiextractor"
-    elif _JSON_BEGIN.match(text):
-        detected = "jsonl"
-    return _Content(compression, is_archive, table, None, detected, is_empty=not begin)
+    return _Content(compression, is_archive, table, detected=detected if begin else None)

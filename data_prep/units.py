@@ -73,8 +73,9 @@ class TextLimit(Exception):
 def unit_name(unit: Unit) -> str:
     """A name for a unit, which changes with the files and their ranges in it."""
     files = [
-        (file.input_index, file.format, file.name, file.num_bytes, file.modified) + (file_range.begin, file_range.end)
-        for file, file_range in ((file_range.file, file_range) for file_range in unit)
+        (each.file.input_index, each.file.format, each.file.name, each.file.num_bytes, each.file.modified)
+        + (each.begin, each.end)
+        for each in unit
     ]
     return hashlib.sha256(repr(files).encode()).hexdigest()[:32]
 

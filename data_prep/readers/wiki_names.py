@@ -144,13 +144,10 @@ def parsed_names(content: str, path: str = "") -> dict[str, _Section]:
     try:
         # The loader in C, which PyYAML usually has, takes a tenth of the time.
         sections = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}  # noqa: S506
-        problem = ': expected a section for each language, such as de:, or all: (in quotes: "no":)'
-        if isinstance(sections, dict) and all(isinstance(key, str) for key in sections):
-            problem = ""
     except yaml.YAMLError as error:
-        problem = f" is not YAML: {' '.join(str(error).split())}"
-    if problem:
-        raise UserError(f"{path}{problem}")
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(sections, dict) or not all(isinstance(key, str) for key in sections):
+        raise UserError(f'{path}: expected a section for each language, such as de:, or all: (in quotes: "no":)')
     return {name: validate(section or {}, _Section, f"{path}, section {name}") for name, section in sections.items()}
 
 

@@ -21,6 +21,8 @@ from data_prep.readers.wiki_lines import paragraphs_of
 from data_prep.readers.wiki_names import Wiki, normalized
 from data_prep.readers.wiki_templates import UNFIT, Arguments, Locale, text_of
 
+ParserFunction = Callable[[str, Arguments, Locale], str]
+
 _SCHEME = r"(?:(?:https?:|ftps?:|news:|irc:|gopher:)?//|mailto:)"
 _EXTERNAL_LINK = re.compile(rf"\[(?={_SCHEME})", re.IGNORECASE)
 # The parser backtracks at unclosed links, so their brackets are removed first.
@@ -59,7 +61,7 @@ def _template_text(wiki: Wiki, names: dict[str, str], content: str) -> str:
     name, _, arguments = content.partition("|")
     rule = wiki.rule_of(name)
     text = "" if rule == [] else UNFIT
-    if rule or ":" in name and _is_parser_function(name):
+    if rule or _parser_function(name):
         code = _parse("{{" + content + "}}")
         text = arguments if code is None else _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
     if UNFIT not in text:
@@ -87,10 +89,10 @@ def _line_text(wiki: Wiki, names: dict[str, str], dropped: Counter[str], line: s
     return _text_of(code, wiki).replace(_HIDDEN_LESS_THAN, "<")
 
 
-def _is_parser_function(name: str) -> bool:
-    """Whether the text before the first `|` is a function with its first argument, such as "formatnum: 5000"."""
+def _parser_function(name: str) -> ParserFunction | None:
+    """The function of a text before the first `|` such as "formatnum: 5000", where its first argument follows."""
     function, colon, _ = name.partition(":")
-    return bool(colon) and function.strip().lower() in _PARSER_FUNCTIONS
+    return _PARSER_FUNCTIONS.get(function.strip().lower()) if colon else None
 
 
 def _format_number(text: str, arguments: Arguments, locale: Locale) -> str:
@@ -100,7 +102,7 @@ def _format_number(text: str, arguments: Arguments, locale: Locale) -> str:
     return locale.number(text) if arguments.get("1") != "NOSEP" else text
 
 
-_PARSER_FUNCTIONS: dict[str, Callable[[str, Arguments, Locale], str]] = {
+_PARSER_FUNCTIONS: dict[str, ParserFunction] = {
     "formatnum": _format_number,
     "lc": lambda text, *_: text.lower(),
     "uc": lambda text, *_: text.upper(),
@@ -132,7 +134,6 @@ def _text_of_node(node: Node, wiki: Wiki) -> str:
     name = str(node.name).strip()
     # The parser numbers arguments without a name. Of two with the same name, the last one counts.
     values = {str(each.name).strip().lower(): _text_of(each.value, wiki).strip() for each in node.params}
-    if _is_parser_function(name):
-        function, _, argument = name.partition(":")
-        return _PARSER_FUNCTIONS[function.strip().lower()](argument.strip(), values, wiki.locale)
+    if function := _parser_function(name):
+        return function(name.partition(":")[2].strip(), values, wiki.locale)
     return text_of(wiki.rule_of(name) or [], {**values, "@name": name}, wiki.locale)

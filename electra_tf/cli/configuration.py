@@ -13,10 +13,7 @@ from electra_tf.files import exists, is_remote
 
 
 def config_of(arguments: argparse.Namespace) -> Any:
-    """The `PretrainingConfig` that --config, --set and --objective_module name.
-
-    Raises: UserError: a setting is wrong.
-    """
+    """The `PretrainingConfig` that --config, --set and --objective_module name. Raises: UserError: it is wrong."""
     # Each objective's settings are in its own module, which imports TensorFlow.
     import_tensorflow(tpu=getattr(arguments, "strategy", None) == "tpu")
     from electra_tf.tasks.pretrain.config import load_config

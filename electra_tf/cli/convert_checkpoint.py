@@ -20,7 +20,7 @@ from electra_tf.weights import FORMATS
 def main(argv: list[str] | None = None) -> int:
     parser = flag_parser(__doc__)
     parser.add_argument("--from", required=True, dest="source", metavar="PATH", help="the model to convert")
-    parser.add_argument("--to", required=True, choices=FORMATS, help="format to write")
+    parser.add_argument("--to", required=True, dest="format", choices=FORMATS, help="format to write")
     parser.add_argument("--output_dir", required=True, metavar="DIR", help="new or empty directory to write to")
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for sources without one")
     parser.add_argument("--cased", action="store_true", help="the vocabulary is cased: text is not lower-cased")
@@ -41,7 +41,5 @@ def main(argv: list[str] | None = None) -> int:
         load_module(arguments.objective_module)
         from electra_tf.api.conversion import convert
 
-        names = ("vocab_file", "cased", "num_heads", "generator_num_heads", "text_columns", "layers")
-        given = {name: getattr(arguments, name) for name in names}
-        print(convert(arguments.source, arguments.to, arguments.output_dir, **given))
+        print(convert(**{name: value for name, value in vars(arguments).items() if name != "objective_module"}))
     return status.code

@@ -41,11 +41,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def flag_parser(description: str) -> argparse.ArgumentParser:
-    """Returns a parser that refuses empty values and abbreviated flags (a new flag could make them ambiguous).
-
-    Args:
-        description: the script's docstring; its line breaks are kept.
-    """
+    """Returns a parser that refuses empty values and abbreviated flags (a new flag could make them ambiguous)."""
     name = os.path.basename(sys.argv[0])  # of the script, or electra-tf with its subcommand
     if name.endswith(".py"):
         module = getattr(sys.modules["__main__"], "__spec__", None)  # of `python -m`

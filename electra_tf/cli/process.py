@@ -170,11 +170,9 @@ def _import_fast(hidden: Iterable[str]) -> None:
 
 
 def _require_supported_libtpu() -> None:
-    versions = {name: _installed_version(name) for name in ("tensorflow-tpu", "libtpu")}
-    if not versions["tensorflow-tpu"]:
-        return
-    if not versions["libtpu"] or versions["libtpu"] >= _FIRST_BROKEN_LIBTPU:
-        installed = ".".join(map(str, versions["libtpu"])) or "none"
+    libtpu = _installed_version("libtpu")
+    if _installed_version("tensorflow-tpu") and not () < libtpu < _FIRST_BROKEN_LIBTPU:
+        installed = ".".join(map(str, libtpu)) or "none"
         raise UserError(
             f"tensorflow-tpu requires libtpu 0.0.30, but {installed} is installed; run: pip install --no-deps "
             "--force-reinstall tensorflow-tpu~=2.20.0 libtpu==0.0.30"

@@ -52,17 +52,12 @@ def read_values(
     changes: dict[str, Any] = {}
     for override in overrides:
         _add_override(changes, override, values, inherit)
-    if path is None:
-        return changes, "settings"
-    return merge(values, changes, inherit), f"{path} as changed by settings" if changes else str(path)
+    source = f"{path} as changed by settings" if changes else str(path)
+    return merge(values, changes, inherit), "settings" if path is None else source
 
 
 def presets(kind: str = "pretrain") -> dict[str, Path]:
-    """The configurations that come with the project, by name: `small`, `ablations/electra_15`.
-
-    Args:
-        kind: `pretrain` or `finetune`.
-    """
+    """By name (`ablations/electra_15`), the configurations that come with the project: of `pretrain` or `finetune`."""
     folder = configs_folder() / kind
     return {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.glob("**/*.yaml"))}
 

@@ -37,16 +37,18 @@ BLOCKS = {  # `electra_tf.models.encoder.LAYERS` has the class of each
         has_head_norm=True,
     ),
 }
-BLOCK_SETTINGS = tuple(dict.fromkeys(name for block in BLOCKS.values() for name in block.settings))
 # Settings that change what a network computes and that the shapes of its weights need not show.
 SHAPELESS_SETTINGS = (
     *("block", "num_heads", "layer_norm_epsilon"),
-    *(name for name in BLOCK_SETTINGS if name != "family"),  # of its heads, and of its folder
+    # Family is of its heads, and of its folder.
+    *(name for block in BLOCKS.values() for name in block.settings if name != "family"),
 )
 
 
 class EncoderConfig(Settings):
     """Sizes, dropout and initial values of a transformer encoder."""
+
+    CHOICE, OWNERS = "block", {name: block.settings for name, block in BLOCKS.items()}
 
     # Rows of the word table: the tokens of the vocabulary (five special ones and at least a word), or up to 1,024 more.
     vocab_size: Annotated[Count, Field(ge=6)]
@@ -126,11 +128,6 @@ class EncoderConfig(Settings):
     def _require_divisible_hidden_size(self) -> "EncoderConfig":
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_heads {self.num_heads}")
-        return self
-
-    @model_validator(mode="after")
-    def _require_settings_of_the_block(self) -> "EncoderConfig":
-        self.require_settings_of("block", {name: block.settings for name, block in BLOCKS.items()})
         return self
 
 

@@ -23,15 +23,17 @@ from electra_tf.config.settings import (
 )
 
 MaskedFraction = Annotated[Positive, Field(le=1.0)]
-_OF_SCHEME = {
-    "uniform": ("selection",),
-    "rare_tokens": ("rarity_exponent",),
-    "span": ("span_end_probability", "max_span_length"),
-}
 
 
 class MaskingConfig(Settings):
     """Which tokens are selected for prediction, and what replaces them in the generator's input."""
+
+    CHOICE = "scheme"
+    OWNERS = {
+        "uniform": ("selection",),
+        "rare_tokens": ("rarity_exponent",),
+        "span": ("span_end_probability", "max_span_length"),
+    }
 
     # The share of an example's tokens that are selected. The submission uses 0.15 everywhere, the camera-ready paper
     # 0.25 for Large. Two numbers: it goes linearly from the first to the second over the run, as in Ankner et al. 2023.
@@ -52,13 +54,12 @@ class MaskingConfig(Settings):
     random_token_fraction: Fraction = 0.0  # the share that become a random token: 0.1 in BERT; the rest stays
 
     @model_validator(mode="after")
-    def _require_compatible_settings(self) -> "MaskingConfig":
+    def _require_possible_fractions(self) -> "MaskingConfig":
         if self.mask_token_fraction + self.random_token_fraction > 1.0 + 1e-9:
             raise ValueError(
                 f"mask_token_fraction {self.mask_token_fraction} and random_token_fraction "
                 f"{self.random_token_fraction} have a sum above 1; lower one of them"
             )
-        self.require_settings_of("scheme", _OF_SCHEME)
         return self
 
     def fraction_at(self, progress: Any) -> Any:
@@ -87,14 +88,13 @@ class DataConfig(Settings):
     vocab_file: MayChange[str | None] = None  # the vocabulary of data without a manifest: the authors' records
 
 
-_OF_SCHEDULE = {"linear": ("decay_power",), "warmup_stable_decay": ("decay_fraction", "decay_shape")}
-
-
 class OptimizerConfig(Settings):
     """The update rule and its schedule.
 
     The learning rate is `learning_rate` * min(1, step / `warmup_steps`) * decay. See `electra_tf.train.schedule`.
     """
+
+    CHOICE, OWNERS = "schedule", {"linear": ("decay_power",), "warmup_stable_decay": ("decay_fraction", "decay_shape")}
 
     name: Literal["adamw", "lamb"] = "adamw"  # adamw: without bias correction, as the authors' code
     learning_rate: Positive  # the highest rate, before warm-up and decay
@@ -125,11 +125,6 @@ class OptimizerConfig(Settings):
     def stable_steps(self, num_steps: int) -> int:
         """The number of first steps of a part whose rates do not depend on the part's length."""
         return num_steps - round(self.decay_fraction * num_steps) if self.schedule == "warmup_stable_decay" else 0
-
-    @model_validator(mode="after")
-    def _require_settings_of_the_schedule(self) -> "OptimizerConfig":
-        self.require_settings_of("schedule", _OF_SCHEDULE)
-        return self
 
     @field_validator("exclude_from_weight_decay", "learning_rate_multipliers")
     @classmethod

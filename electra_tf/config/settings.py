@@ -1,9 +1,9 @@
 """The base of all groups of settings, and the kinds of numbers in them."""
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 
@@ -26,19 +26,14 @@ DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
 
 
 SettingT = TypeVar("SettingT")
-
-
-class _Free:
-    """The mark of `MayChange` in the annotation of a field."""
-
-
+_MAY_CHANGE = "may change"
 # A setting that may differ between two calls of one run: it changes no weight, or only after a loss that is not finite.
-MayChange = Annotated[SettingT, _Free()]
+MayChange = Annotated[SettingT, _MAY_CHANGE]
 
 
 def is_free(field: FieldInfo) -> bool:
     """Whether a setting has the mark `MayChange`."""
-    return any(isinstance(each, _Free) for each in field.metadata)
+    return _MAY_CHANGE in field.metadata
 
 
 class Settings(BaseModel):
@@ -46,17 +41,16 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    def require_settings_of(self, choice: str, owners: Mapping[str, Collection[str]]) -> None:
-        """Raises: ValueError: a setting that belongs to other values of the setting `choice` is not at its default.
+    # A setting, and by its value the settings that not all of its values have: others must be at their defaults.
+    CHOICE: ClassVar[str] = ""
+    OWNERS: ClassVar[Mapping[str, Collection[str]]] = {}
 
-        Args:
-            owners: the settings that not all values of `choice` have, by that value.
-        """
-        chosen = getattr(self, choice)
-        for name in dict.fromkeys(name for names in owners.values() for name in names):
-            value = getattr(self, name)
-            if name not in owners.get(chosen, ()) and value != type(self).model_fields[name].default:
-                others = " or ".join(owner for owner, names in owners.items() if name in names)
-                raise ValueError(
-                    f"{name} {value} is of the {choice} {others}, not of {chosen}; leave it out or change {choice}"
-                )
+    @model_validator(mode="after")
+    def _require_settings_of_the_choice(self) -> Self:
+        for name in dict.fromkeys(name for names in self.OWNERS.values() for name in names):
+            chosen, value = getattr(self, self.CHOICE), getattr(self, name)
+            if name not in self.OWNERS.get(chosen, ()) and value != type(self).model_fields[name].default:
+                others = " or ".join(owner for owner, names in self.OWNERS.items() if name in names)
+                remedy = f"leave it out or change {self.CHOICE}"
+                raise ValueError(f"{name} {value} is of the {self.CHOICE} {others}, not of {chosen}; {remedy}")
+        return self

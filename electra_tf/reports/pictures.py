@@ -2,7 +2,7 @@
 
 import io
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from electra_tf.flops.budget import Convention
-from electra_tf.reports.runs import Point, RunGroup, finetuned_task
+from electra_tf.reports.runs import Point, RunGroup
 from electra_tf.reports.tables import heading
 
 _PANELS_PER_ROW = 3
@@ -50,27 +50,24 @@ def metric_curves(groups: Sequence[RunGroup], metrics: Sequence[str], convention
 
 
 def _draw_panel(axes: Axes, metric: str, groups: Sequence[RunGroup], convention: Convention) -> None:
-    def flops(group: RunGroup, steps: Iterable[int]) -> list[float]:
-        return [float(group.cost.spent(step).flops(convention)) for step in steps]
-
     for index, group in enumerate(groups):
         if not (points := _points(group, metric)):
             continue
         steps, *values = zip(*points, strict=True)
-        places, (medians, lowest, highest) = flops(group, steps), np.array(values)
+        places, (medians, lowest, highest) = _flops(group, steps, convention), np.array(values)
         colour = f"C{index % 10}"
         style: dict[str, Any] = {"color": colour, "ms": 4, "label": group.label}
         style["marker"] = _MARKERS[index % len(_MARKERS)]
-        if finetuned_task(metric) is None:
+        if metric in group.runs[0].scores:
+            axes.errorbar(places, medians, [medians - lowest, highest - medians], capsize=3, **style)
+        else:
             axes.plot(places, medians, **style)
             axes.fill_between(places, lowest, highest, color=colour, alpha=0.15, linewidth=0)
-        else:
-            axes.errorbar(places, medians, [medians - lowest, highest - medians], capsize=3, **style)
-        _draw_stages(axes, group, steps[-1], flops, colour)
+        _draw_stages(axes, group, steps[-1], convention, colour)
         if baseline := _points(group, _BASELINES.get(metric, "")):
             steps, medians, *_ = zip(*baseline, strict=True)
             dashed: dict[str, Any] = {"linestyle": "--", "linewidth": 1}
-            axes.plot(flops(group, steps), medians, **dashed, color=colour)
+            axes.plot(_flops(group, steps, convention), medians, **dashed, color=colour)
             axes.plot([], [], **dashed, color="grey", label=heading(_BASELINES[metric]))  # for the legend
     axes.set(title=heading(metric), xlabel=_AXIS[convention], xscale="log")
     axes.tick_params(axis="x", which="minor", labelsize=7)  # labelled if the panel spans less than a decade
@@ -81,28 +78,26 @@ def _draw_panel(axes: Axes, metric: str, groups: Sequence[RunGroup], convention:
             if not marked or 2 * point.step <= marked[-1]:
                 marked.append(point.step)
         top = axes.secondary_xaxis("top")
-        top.set_xticks(flops(groups[0], marked), [f"{step:,}" for step in marked], fontsize=8)
+        top.set_xticks(_flops(groups[0], marked, convention), [f"{step:,}" for step in marked], fontsize=8)
         top.set_xticks([], minor=True)
         top.set_xlabel("step", fontsize=8)
+
+
+def _flops(group: RunGroup, steps: Iterable[int], convention: Convention) -> list[float]:
+    return [float(group.cost.spent(step).flops(convention)) for step in steps]
 
 
 def _points(group: RunGroup, metric: str) -> list[Point]:
     return [point for point in group.points(metric) if point.step > 0]  # 0 is not on a logarithmic axis
 
 
-def _draw_stages(
-    axes: Axes,
-    group: RunGroup,
-    last_step: int,
-    flops: Callable[[RunGroup, Iterable[int]], list[float]],
-    colour: str,
-) -> None:
+def _draw_stages(axes: Axes, group: RunGroup, last_step: int, convention: Convention, colour: str) -> None:
     """Marks the beginning of each stage but the first, if the metric has a value after it."""
     stages = group.runs[0].config.stages
     begins = itertools.accumulate(stage.num_steps for stage in stages)
     for begin, stage in zip(begins, stages[1:], strict=False):
         if begin < last_step:
-            (place,) = flops(group, [begin])
+            (place,) = _flops(group, [begin], convention)
             axes.axvline(place, linestyle=":", linewidth=1, color=colour)
             where: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "top"}
             where["transform"] = axes.get_xaxis_transform()

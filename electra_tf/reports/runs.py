@@ -20,17 +20,10 @@ from electra_tf.train.run_directory import lasting_settings, run_in
 
 logger = logging.getLogger(__name__)
 
-_FINETUNED = "finetuned_"
-
 
 def score_metric(task: str) -> str:
     """The metric that holds a run's scores after fine-tuning on a task."""
-    return f"{_FINETUNED}{task}"
-
-
-def finetuned_task(metric: str) -> str | None:
-    """The task of a metric that `score_metric` names; None for other metrics."""
-    return metric.removeprefix(_FINETUNED) if metric.startswith(_FINETUNED) else None
+    return f"{task}, fine-tuned"
 
 
 @dataclass(frozen=True)

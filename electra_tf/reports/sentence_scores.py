@@ -22,6 +22,7 @@ from electra_tf.models.heads import ReplacedTokenHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.base import Evaluated, Stage
+from electra_tf.tasks.finetune.features import joined_features
 from electra_tf.tasks.terms import Term
 from electra_tf.text.packing import join
 from electra_tf.train.device_loop import DeviceLoop
@@ -68,8 +69,7 @@ class SentenceScorer(Evaluated):
     def features(self, sentences: Sequence[str]) -> Features:
         """The tokens of N sentences, a row [CLS] ... [SEP] for each."""
         ids, segments = join([self.tokenizer.tokenize(tf.constant(list(sentences)))], self.tokenizer.vocabulary)
-        splits = ids.row_splits.numpy()
-        return Features(ids.values.numpy(), segments.values.numpy(), splits, np.arange(len(sentences), dtype=np.int32))
+        return joined_features([(ids, segments, tf.range(len(sentences)))])
 
     def scores(self, features: Features, batch_size: int = 64) -> npt.NDArray[np.float64]:
         """The scores of N sentences, [N] float64. Shows a progress bar if that takes longer than some seconds.

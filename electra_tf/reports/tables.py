@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import markdown_table
-from electra_tf.reports.runs import Point, RunGroup, finetuned_task
+from electra_tf.reports.runs import Point, RunGroup
 
 # The usual metrics, shown if a run has them, and their headings. Another metric's heading is its name.
 HEADINGS = {
@@ -23,8 +23,7 @@ _COST_HEADINGS = ("run", "seeds", "steps", "FLOPs", "hardware", "tokens")
 
 def heading(metric: str) -> str:
     """The heading of a metric in tables and pictures."""
-    task = finetuned_task(metric)
-    return HEADINGS.get(metric, metric) if task is None else f"{task}, fine-tuned"
+    return HEADINGS.get(metric, metric)
 
 
 def chosen_metrics(groups: Sequence[RunGroup], names: Sequence[str] | None = None) -> list[str]:
