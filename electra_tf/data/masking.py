@@ -68,7 +68,8 @@ def mask_batch(
         batch: the tensors of `TEXT_TENSORS`; S static.
         random: the random stream of these examples; it differs each time that an example is read.
         progress: the share of the steps that are done, scalar float32, for a `masked_fraction` that changes.
-    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros; without `unigram_losses` the others' are NaN.
+    Returns: a batch of `PRETRAINING_BATCH`. Unused slots hold zeros; if the vocabulary lacks unigram losses, those
+        of the other slots are NaN.
     """
     ids = batch["input_ids"]
     num_rows, num_slots = tf.shape(ids)[0], config.max_predictions(ids.shape[1])

@@ -40,7 +40,7 @@ class ExampleSerializer:
         self._segment_lengths = feature[SEGMENT_LENGTHS].int64_list.value
 
     def __call__(self, input_ids: Sequence[int], segment_lengths: Sequence[int]) -> bytes:
-        """Serializes one example: its token ids, and their segment lengths, of which they are the sum."""
+        """Serializes one example without padding; the segment lengths add up to the number of ids."""
         self._input_ids[:] = input_ids
         self._segment_lengths[:] = segment_lengths
         # Without `deterministic` protobuf may write the two map entries in either order.
