@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-import huggingface_hub
 import pytest
+from huggingface_hub import constants
 
 _COMMIT_URL = "https://huggingface.co/me/mine/commit/0"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -114,7 +114,6 @@ def hub_on_loopback(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Iterator[Hu
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     address = f"http://127.0.0.1:{server.server_port}"
-    constants = huggingface_hub.constants
     for name, value in {
         "ENDPOINT": address,
         "HUGGINGFACE_CO_URL_TEMPLATE": f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import huggingface_hub
 import numpy as np
 import pytest
+from huggingface_hub import constants
 
 import electra_tf
 from electra_tf.cli.convert_checkpoint import main as convert
@@ -44,7 +44,7 @@ def test_a_name_loads_the_model_and_downloads_only_what_is_read(hub, electra, mo
 
 def test_the_cache_serves_without_the_network(hub, electra, monkeypatch):
     electra_tf.load("hf://owner/electra", revision="main")
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     before = list(hub.requests)
     assert electra_tf.load("owner/electra").config.hidden_size == 16
     assert hub.requests == before
