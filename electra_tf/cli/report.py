@@ -56,12 +56,12 @@ def main(argv: list[str] | None = None) -> int:
         from electra_tf.reports.tables import chosen_metrics, points_table, runs_table
 
         finetunings = [path for path in arguments.model_dirs if is_finetuning(path)]
-        if others := [path for path in arguments.model_dirs if path not in finetunings] if finetunings else []:
-            raise UserError(
-                f"{finetunings[0]} is a fine-tuning, but {others[0]} is not; report fine-tunings and runs of "
-                "pre-training separately"
-            )
         if finetunings:
+            if others := [path for path in arguments.model_dirs if path not in finetunings]:
+                raise UserError(
+                    f"{finetunings[0]} is a fine-tuning, but {others[0]} is not; report fine-tunings and runs of "
+                    "pre-training separately"
+                )
             refuse_flags(parser, arguments, ("picture", "metric"), "with fine-tunings")
             text = finetunings_table(finetunings)
         else:
