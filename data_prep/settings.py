@@ -86,6 +86,8 @@ class CommandSettings(DatasetSettings):
                 raise UserError(f'{name} needs the package {package}: pip install "electra-tf[clean]"')
         if 0 < self.near_duplicates < 0.5:
             raise UserError(f"near_duplicates={self.near_duplicates}; expected a similarity from 0.5 to 1, or 0")
+        if self.near_duplicates and not self.drop_duplicates:
+            raise UserError("near_duplicates needs drop_duplicates, as copies are near-copies; remove one of them")
         if self.drop_other_languages and identified_code(self.language) not in language_identifier().labels:
             known = ", ".join(language_identifier().labels)
             raise UserError(f"language={self.language}; drop_other_languages takes one of {known}")

@@ -39,12 +39,15 @@ def _names(table: str) -> list[str]:
 
 
 def _rules(templates: dict[str, str]) -> dict[str | re.Pattern[str], Rule]:
-    """The rules of templates by name or by a pattern of names. Raises: ValueError: see `parse_rule`."""
-    return {
-        re.compile(name[1:-1]) if name[0] == name[-1] == "/" else name: parse_rule(rule)
-        for rule, names in templates.items()
-        for name in _names(names)
-    }
+    """The rules of templates by name or by a pattern of names. Raises: ValueError: one is wrong."""
+    try:
+        return {
+            re.compile(name[1:-1]) if name[0] == name[-1] == "/" else name: parse_rule(rule)
+            for rule, names in templates.items()
+            for name in _names(names)
+        }
+    except (KeyError, re.error) as error:
+        raise ValueError(f"unknown function or wrong pattern: {error}") from None
 
 
 class _Section(pydantic.BaseModel):

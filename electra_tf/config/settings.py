@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 
@@ -12,6 +12,12 @@ def _refuse_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError(f"expected a number, found the boolean {str(value).lower()}")
     return value
+
+
+def _refuse_repetition(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError(f"expected different labels, found {', '.join(values)}")
+    return values
 
 
 # A number written as text is accepted: YAML reads 1e-4, which has no dot, as text.
@@ -23,6 +29,7 @@ Positive = Annotated[Real, Field(gt=0.0)]
 NonNegative = Annotated[Real, Field(ge=0.0)]
 Fraction = Annotated[Real, Field(ge=0.0, le=1.0)]
 DropoutRate = Annotated[Real, Field(ge=0.0, lt=1.0)]
+Labels = Annotated[tuple[str, ...], AfterValidator(_refuse_repetition)]
 
 
 SettingT = TypeVar("SettingT")

@@ -182,7 +182,7 @@ def read_json_lines(path: str) -> Table:
             objects.append({**decoder.decode(line)})
             if "\\u" in line:  # half of a surrogate pair is no text
                 json.dumps(objects[-1], ensure_ascii=False, default=str).encode()
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             expected = "expected a JSON object a line, as `jq -c .` writes them, or of an array `jq -c '.[]'`"
             raise UserError(f"{path}:{number} cannot be read: {first_line(error)}; {expected}") from None
         rows.append(number)

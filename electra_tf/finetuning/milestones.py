@@ -45,6 +45,8 @@ def finetune_milestones(
     has_checkpoint = steps_in(run.milestones) or steps_in(run.checkpoints)
     if not exists(run.config_file) or run.is_finetuned or not has_checkpoint:
         raise UserError(f"init_from={init_from} is no pre-training run with checkpoints, which milestones needs")
+    if values.get("untrained"):  # the scores of one random encoder would stand for all milestones
+        raise UserError("untrained has no effect with milestones; remove one of them")
     values = merge({"train": {"keep": "none"}}, values)
     cost = RunCost(load_config(run.settings_file))
     scores: dict[int, dict[int, float]] = {}

@@ -151,9 +151,12 @@ class RunDirectory:
     def require_startable(self, config: RunConfig, checkpoint: int | None) -> None:
         """Args: checkpoint: the step of the run's newest checkpoint; None if it has none.
 
-        Raises: UserError: if the directory's run has other settings, or has lost its checkpoints.
+        Raises: UserError: if the directory's run has other settings, is of another kind, or has lost its checkpoints.
         """
         stored = self._read_config()
+        if stored and ("task" in stored) != ("task" in type(config).model_fields):
+            kind = "fine-tuning" if "task" in stored else "pre-training"
+            raise UserError(f"{self.flag}={self.path} holds a run of {kind}; give a new directory")
         if checkpoint is None:
             reported = max((report["step"] for report in self.reports("train")), default=0)
             unsaved = _flatten(stored or config.model_dump(mode="json")).get("train.save_every_steps", 0)
@@ -234,7 +237,7 @@ class RunDirectory:
 
         A last line that a kill has cut off is left out.
 
-        Raises: JSONDecodeError: if another line is not JSON.
+        Raises: DamagedFile: if another line is not JSON.
         """
         lines = (read_bytes(self.metrics_file) or b"").splitlines()
         reports = []
@@ -243,8 +246,7 @@ class RunDirectory:
                 reports.append(json.loads(line))
             except ValueError as error:
                 if number < len(lines):
-                    error.add_note(f"in line {number} of {self.metrics_file}")
-                    raise
+                    raise DamagedFile(f"{self.metrics_file} is damaged in line {number}: {error}") from None
         return [report for report in reports if split is None or report["split"] == split]
 
     def evaluation_at(self, step: int, reports: list[dict[str, Any]] | None = None) -> dict[str, float]:

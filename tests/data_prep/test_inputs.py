@@ -73,3 +73,8 @@ def test_a_faulty_file_counts_once(tmp_path, build_settings):
 
 def test_an_input_without_text_has_no_unknown_characters(check):
     check(" \n")
+
+
+def test_near_copies_are_not_compared_if_copies_stay(build_settings):
+    with pytest.raises(UserError, match="near_duplicates needs drop_duplicates"):
+        build_settings(["text:*"], "data", near_duplicates=0.8, drop_duplicates=False)

@@ -84,9 +84,8 @@ def test_reports_of_a_split_leave_out_a_cut_off_last_line(tmp_path):
 
 def test_damaged_line_is_an_error_with_file_and_number(tmp_path):
     (tmp_path / "metrics.jsonl").write_bytes(WHOLE + b'{"step": 4, "spl\n' + WHOLE)
-    with pytest.raises(json.JSONDecodeError) as caught:
+    with pytest.raises(UserError, match=f"{tmp_path}/metrics.jsonl is damaged in line 2"):
         RunDirectory(tmp_path).reports("train")
-    assert caught.value.__notes__ == [f"in line 2 of {tmp_path}/metrics.jsonl"]
 
 
 @pytest.mark.parametrize(

@@ -130,8 +130,9 @@ def test_a_run_of_another_kind_is_refused(tmp_path):
     for stored, config in ((finetuning, toy_config()), (toy_config(), finetuning)):
         directory = RunDirectory(tmp_path)
         directory.write_config(stored)
-        with pytest.raises(UserError, match="this call has .* or give a new model_dir"):
-            directory.require_startable(config, 1)
+        for checkpoint in (None, 1):
+            with pytest.raises(UserError, match="holds a run of"):
+                directory.require_startable(config, checkpoint)
 
 
 def test_a_changed_vocabulary_of_a_run_is_refused_by_all_who_read_it(tmp_path):

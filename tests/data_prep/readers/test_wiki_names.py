@@ -160,6 +160,8 @@ def test_a_file_of_names_adds_to_the_built_in_names_and_replaces_them():
     [
         ("de:\n  template: {}", "section de: template is not a setting; did you mean templates"),
         ("de:\n  templates:\n    '{1': x", "'{1'"),
+        ("de:\n  templates:\n    '{1:nofunction}': x", "'nofunction'"),
+        ("de:\n  templates:\n    '{1}': /(/", "unterminated"),
         ("no:\n  file: a", "names.yaml: expected a section"),
         ("{", "names.yaml is not YAML"),
     ],

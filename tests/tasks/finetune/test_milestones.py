@@ -125,6 +125,12 @@ def test_a_directory_without_a_pre_training_run_is_refused(fine_tuned, tmp_path,
     assert fine_tuned == []
 
 
+def test_an_untrained_encoder_gives_no_scores_of_milestones(pretraining_run, fine_tuned, tmp_path):
+    with pytest.raises(UserError, match="untrained"):
+        fine_tune(pretraining_run(milestones=[2]), tmp_path / "out", untrained=True)
+    assert fine_tuned == []
+
+
 def test_a_seeds_score_of_several_tasks_is_the_mean_of_their_primary_metrics():
     def task(name, metric, *values):
         seeds = [{"seed": seed, "metrics": {metric: value, "loss": 9.0}} for seed, value in enumerate(values, 3)]

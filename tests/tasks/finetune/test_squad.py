@@ -102,6 +102,7 @@ def test_an_answer_without_its_place_is_one_to_score(tmp_path):
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', "data.0.paragraphs.0.context"),
         ([qa(answers=[{"answer_start": 8}])], "qas.0.answers.0.text"),
         ([qa(), qa()], "'q1'"),
+        ([], "no questions"),
     ],
 )
 def test_a_file_of_another_layout_and_a_repeated_question_are_refused_with_the_place(tmp_path, content, message):

@@ -203,6 +203,11 @@ class MultipleChoice(Kind):
             labels.append(_index(given[row], len(texts), where))
         return Examples((contexts, choices), labels_or_none(labels, table), ids_of(table), table.source, table.rows)
 
+    def derive(self, train: Examples, task: Any) -> dict[str, Any]:
+        if max(map(len, train.inputs[1])) < 2:
+            raise UserError(f"{train.source} has one choice for each context; training needs 2 or more")
+        return {}
+
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
     ) -> EncodedExamples:

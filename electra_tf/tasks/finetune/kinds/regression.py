@@ -67,5 +67,10 @@ def target_range(examples: Examples) -> dict[str, float]:
 
 
 def scaled_targets(examples: Examples, min_value: float, max_value: float) -> npt.NDArray[np.float32]:
-    """Returns the labels, scaled so that `min_value` becomes 0 and `max_value` becomes 1: [N] float32."""
+    """Returns the labels, scaled so that `min_value` becomes 0 and `max_value` becomes 1: [N] float32.
+
+    Raises: UserError: the range is empty.
+    """
+    if min_value >= max_value:
+        raise UserError(f"task.min_value {min_value:g} is not below task.max_value {max_value:g}; change one of them")
     return ((np.array(examples.gold, np.float64) - min_value) / (max_value - min_value)).astype(np.float32)

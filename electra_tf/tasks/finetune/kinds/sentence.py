@@ -13,7 +13,7 @@ import tensorflow as tf
 from pydantic import Field, model_validator
 
 from electra_tf.config.errors import UserError, list_briefly
-from electra_tf.config.settings import Count, DropoutRate, MayChange, Positive, Real, Settings
+from electra_tf.config.settings import Count, DropoutRate, Labels, MayChange, Positive, Real, Settings
 from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune.benchmarks import GLUE_TASKS, read_glue_texts
 from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns, read_texts, with_swapped_pairs
@@ -37,7 +37,7 @@ class SentenceConfig(Settings):
 
     kind: Literal["classification", "multi_label", "regression"]
     # In the order of their ids; empty for regression. By default those of the training file, sorted.
-    labels: tuple[str, ...] = ()
+    labels: Labels = ()
     # One or two names, which --predict looks up in its input too.
     text_columns: Annotated[tuple[str, ...], Field(max_length=2)] = ()
     label_column: MayChange[str] = "label"  # --predict scores an input that has this column

@@ -73,10 +73,12 @@ def read_squad(path: DataFile) -> list[Question]:
     """Reads the questions of a file, in their order. Answers may be missing.
 
     Args: path: `.parquet` with the columns of rajpurkar/squad; or JSON in the layout of train-v2.0.json.
-    Raises: UserError: the file cannot be read, has another layout, or an id occurs twice.
+    Raises: UserError: the file cannot be read, has another layout or no question, or an id occurs twice.
     """
     is_table = isinstance(path, Table) or os.fspath(path).endswith(".parquet")
     questions = _questions_of_parquet(read_table(path)) if is_table else _questions_of_json(path)
+    if not questions:
+        raise UserError(f"{path} has no questions; expected at least one")
     names = Counter(question.id for question in questions)
     if repeated := [name for name, count in names.items() if count > 1]:
         raise UserError(f"{path} has the question id {repeated[0]!r} twice; predictions need unique ids")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.settings import DropoutRate, Settings
+from electra_tf.config.settings import DropoutRate, Labels, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
@@ -41,7 +41,7 @@ class TaggingConfig(Settings):
     """Predicts a label for each word."""
 
     kind: Literal["tagging"]
-    labels: tuple[str, ...] = ()  # in the order of their ids; by default those of the training file, sorted
+    labels: Labels = ()  # in the order of their ids; by default those of the training file, sorted
     # How tags mark spans, as seqeval names it (bioes is its IOBES). plain: no spans, such as parts of speech.
     scheme: TagScheme = "iob2"
     # linear: one dense layer. huggingface: as in transformers' class, which with the modern block has two layers more.
@@ -168,7 +168,10 @@ class Tagging(Kind):
         return read_tagged(path, None if new is None else config.task.labels)
 
     def derive(self, train: Examples, task: Any) -> dict[str, Any]:
-        return {"labels": list(tag_labels(train, task.scheme))}
+        labels = tag_labels(train, task.scheme)
+        if len(labels) < 2:
+            raise UserError(f"{train.source} has only the tag {labels[0]!r}; training needs 2 or more")
+        return {"labels": list(labels)}
 
     def encode(
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
