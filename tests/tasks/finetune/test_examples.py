@@ -13,9 +13,8 @@ import tensorflow as tf
 from electra_tf.data.tables import Table, read_table
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import read_task
-from electra_tf.tasks.finetune.examples import Examples, NewColumns, with_swapped_pairs
-from electra_tf.tasks.finetune.examples import read_examples as read_texts
-from electra_tf.tasks.finetune.examples import read_texts as read_with_settings
+from electra_tf.tasks.finetune.examples import Examples, NewColumns, read_texts, with_swapped_pairs
+from electra_tf.tasks.finetune.examples import read_examples as read_columns
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.kinds.regression import scaled_targets, target_range
 from electra_tf.tasks.finetune.kinds.sentence import SentenceConfig
@@ -23,7 +22,7 @@ from electra_tf.tasks.finetune.labels import class_weights, label_set
 
 
 def read_examples(path: str, columns: list[str], label_column: str, kind: str, **options) -> Examples:
-    return read_texts(path, columns, label_column, KINDS[kind].labels_in, **options)
+    return read_columns(path, columns, label_column, KINDS[kind].labels_in, **options)
 
 
 def labelled(*labels) -> Examples:
@@ -320,7 +319,7 @@ def test_a_class_may_be_named_minus_one(write_parquet):
 def test_a_file_to_predict_may_have_any_numbers_for_a_single_output():
     task = SentenceConfig(kind="multi_label", labels=("LABEL_0",))
     table = Table("a.jsonl", {"text": ["a", "b"], "label": [0.8, 1]}, [1, 2])
-    assert read_with_settings(table, task, NewColumns(None, None), KINDS["multi_label"].labels_in).labels is None
+    assert read_texts(table, task, NewColumns(None, None), KINDS["multi_label"].labels_in).labels is None
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression"])
