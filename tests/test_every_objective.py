@@ -30,7 +30,9 @@ from tests.toy import MODERN
 ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
 # (objective, which of its phases, the encoder's block)
 STEPS = [(name, phase, "bert") for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
-STEPS.append(pytest.param(("electra", 0, "modern"), marks=pytest.mark.slow))
+STEPS.append(("electra", 0, "modern"))
+_FAST = (("electra", 0, "bert"), ("bert_mlm", 0, "bert"))
+STEPS = [pytest.param(step, marks=() if step in _FAST else pytest.mark.slow) for step in STEPS]
 ENCODERS = {"bert": {}, "modern": MODERN}
 LENGTHS = (10, 10, 5, 0)
 

@@ -29,6 +29,7 @@ def vocab_file(source, tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_files_are_those_of_the_commands(source, vocab_file, tmp_path):
     flags = [f"--input={source}", f"--output={tmp_path}/vocab.txt", "--vocab_size=60", "--no-lower_case"]
     build_vocab.build_vocab(build_vocab.parse_flags(flags))

@@ -17,6 +17,7 @@ print(classifier.predict(numpy.array([[2, 5, 6, 3], [2, 7, 3, 0]]), verbose=0).t
 """
 
 
+@pytest.mark.slow
 def test_a_new_process_that_reads_the_file_predicts_the_same(tiny_pretrained, tmp_path):
     ids = keras.Input([None], dtype="int32")
     vectors = [electra_tf.load(tiny_pretrained).encoder(ids).pooled_output for _ in range(2)]

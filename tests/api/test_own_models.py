@@ -143,6 +143,7 @@ def test_vectors_of_layers_pairs_and_one_text(model, tiny_pretrained):
     assert model.encode([("w5", "w6"), ("w7", "w8")], batch_size=1, progress=True).shape == (2, 16)
 
 
+@pytest.mark.slow
 def test_two_threads_have_the_vectors_of_one(model):
     expected, found = model.encode(TEXTS * 20), {}
 
@@ -157,6 +158,7 @@ def test_two_threads_have_the_vectors_of_one(model):
     assert [np.array_equal(found[number], expected) for number in range(2)] == [True, True]
 
 
+@pytest.mark.slow
 def test_the_task_of_a_pretrained_model_computes_what_the_model_does(model):
     outputs = model.task({name: tf.constant(values) for name, values in model.inputs(TEXTS[:1]).items()})
     np.testing.assert_allclose(outputs.sequence_output[0], model.token_vectors(TEXTS[0]), atol=1e-6)
@@ -174,6 +176,7 @@ def rounded(tiny_pretrained) -> electra_tf.Model:
     return electra_tf.Model(dataclasses.replace(stored, finetuned=config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["encoder", "task"])
 def test_a_model_of_bfloat16_has_one_encoder_whichever_way_it_is_trained(rounded, tmp_path, place):
     before = rounded.encode(TEXTS), rounded.predict([("w5", "w6 w7")])[0]["prediction"]

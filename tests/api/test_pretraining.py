@@ -66,6 +66,7 @@ def tensors_of_last_step(run: str | Path) -> dict[str, np.ndarray]:
     return {name: reader.get_tensor(name) for name in names}
 
 
+@pytest.mark.slow
 def test_a_run_equals_the_commands_byte_for_byte(whole, config, data_dir, tmp_path):
     mixture = ",".join(f"{directory}:{weight}" for directory, weight in data_dir.items())
     assert command([f"--config={config}", f"--data_dir={mixture}", f"--model_dir={tmp_path}/run"]) == 0
@@ -104,6 +105,7 @@ def test_ctrl_c_ends_after_a_checkpoint_and_the_same_call_continues(whole, confi
     assert [name for name, value in expected.items() if not np.array_equal(ours[name], value)] == []
 
 
+@pytest.mark.slow
 def test_fit_trains_as_a_run_does_and_takes_callbacks(whole, config, data_dir, tmp_path):
     settings = {"train.num_steps": np.int64(STEPS)}
     assert electra_tf.build_model(config, settings=settings, seed=np.int64(7)).config.train.seed == 7
@@ -149,6 +151,7 @@ def test_a_training_model_is_not_saved_as_one_of_keras(config, tmp_path):
         electra_tf.build_model(config).save(tmp_path / "model.keras")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "objective", [{"name": "electra"}, {"name": "two_stage", "tying": "none", "generator": EQUAL_SIZES}]
 )

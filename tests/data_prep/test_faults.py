@@ -64,7 +64,7 @@ def settings_of(build_settings, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("num_processes", [1, 2])
+@pytest.mark.parametrize("num_processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_rest_is_the_data_set_without_what_is_faulty(documents, settings_of, tmp_path, num_processes, contents):
     write_source(tmp_path / "broken", documents, FAULTY)
     write_source(tmp_path / "clean", documents, lacking=FAULTY)
@@ -133,6 +133,7 @@ class Killed(BaseException):
     """Stands for SIGKILL."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_at", ["write_unit", "write_shard_of_spills", "write_manifest", None])
 def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
     documents, settings_of, tmp_path, monkeypatch, killed_at, contents
@@ -202,6 +203,7 @@ def test_only_the_beginning_of_a_big_compressed_file_is_read_for_the_sample(buil
     assert "damaged" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_has_no_words_after_a_fault(documents, settings_of, tmp_path):
     write_source(tmp_path / "broken", documents, FAULTY)
     write_source(tmp_path / "clean", documents, lacking=FAULTY)

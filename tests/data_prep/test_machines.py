@@ -60,6 +60,7 @@ def at_work(settings):
         yield
 
 
+@pytest.mark.slow
 def test_the_last_of_several_machines_writes_the_data_set_of_one(machines, expected, tmp_path, contents):
     assert build(machines["2/3"]) is None and build(machines["0/3"]) is None
     assert os.listdir(tmp_path / "data") == []
@@ -68,6 +69,7 @@ def test_the_last_of_several_machines_writes_the_data_set_of_one(machines, expec
     assert os.listdir(tmp_path / "work") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["write_unit", "write_shard_of_spills"])
 def test_a_machine_that_is_killed_is_started_again(machines, expected, tmp_path, contents, monkeypatch, name):
     calls = []

@@ -99,7 +99,7 @@ def kill_at(settings, monkeypatch):
         (output, "remove_build_dir", 1),
     ],
 )
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.slow), True], ids=["before", "after"])
 def test_a_build_killed_at_any_moment_can_be_continued(
     settings, expected, in_small_units, kill_at, module, name, call, after, contents
 ):
@@ -146,6 +146,7 @@ def test_a_data_set_of_another_readers_version_says_so(build_settings, tmp_path,
     assert "reader_version" in seen_held_out_text([("a", earlier), ("b", {**later, "held_out_fraction": 0.1})])
 
 
+@pytest.mark.slow
 def test_a_finished_build_leaves_another_ones_work_in_the_work_dir(
     settings, build_settings, source, expected, in_small_units, monkeypatch, tmp_path, contents
 ):
@@ -211,6 +212,7 @@ def press_ctrl_c():
             os.kill(process.pid, signal.SIGINT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("interrupt", "error", "message"),
     [
@@ -243,7 +245,7 @@ def test_a_build_in_two_processes_continues_after_a_killed_worker_and_after_ctrl
     assert contents(settings.output_dir) == expected
 
 
-@pytest.mark.parametrize("num_processes", [1, 2])
+@pytest.mark.parametrize("num_processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_build_to_a_store_equals_a_local_one_also_after_a_kill(
     settings, expected, in_small_units, monkeypatch, tmp_path, num_processes, contents
 ):

@@ -58,6 +58,7 @@ def test_served_answers_of_sentence_pieces_equal_those_of_predict(served, finetu
         assert [contexts[row][start:end] for _, start, end in places] == [text for text, _, _ in places]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["squad_v2", *OTHERS])
 def test_served_answers_equal_those_of_predict(name, served, finetuned):
     outputs = call(served(name), "answer", QUESTIONS, CONTEXTS)

@@ -14,6 +14,7 @@ from tests.byte_level import byte_level
 from tests.export.conftest import SHAPES, TASKS, config_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "own"), [("classification", "classify_ids"), ("squad_v2", "answer_ids")])
 def test_the_signatures_take_ids(task, own, tmp_path):
     tokenizer = create_tokenizer(Vocabulary.from_bytes(byte_level(), "a test"))

@@ -27,6 +27,7 @@ def predicted(finetuned) -> list[list[str]]:
     return [line.split("\t")[1:] for line in table.splitlines()[1:]]
 
 
+@pytest.mark.slow
 def test_served_probabilities_equal_those_of_predict(served, predicted):
     outputs = call(served("choices"), "choose", CONTEXTS, PADDED)
     assert outputs["choice"].tolist() == [int(row[0]) for row in predicted]

@@ -237,6 +237,7 @@ def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):
     assert (tmp_path.parent / "elsewhere/variables/variables.index").read_text() == "old"
 
 
+@pytest.mark.slow
 def test_shared_embeddings_are_exported_as_one_table(tiny_config, tokenizer, tmp_path):
     """The export has one word table, the sum, and computes the same vectors."""
     config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"tying": "gradient_disentangled"})

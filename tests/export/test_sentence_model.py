@@ -34,7 +34,9 @@ def predicted(model, *columns):
     return [line.split("\t")[1:] for line in lines[1:]]
 
 
-@pytest.mark.parametrize("name", [pytest.param("classification", marks=pytest.mark.slow), "pairs", "windows"])
+@pytest.mark.parametrize(
+    "name", ["pairs", *(pytest.param(name, marks=pytest.mark.slow) for name in ("classification", "windows"))]
+)
 def test_served_classes_equal_those_of_predict(name, served, finetuned):
     columns = [TEXTS, SECONDS][: 2 if name == "pairs" else 1]
     outputs = call(served(name), "classify", *columns)
@@ -47,6 +49,7 @@ def test_served_classes_equal_those_of_predict(name, served, finetuned):
     assert np.flatnonzero(outputs["truncated"]).tolist() == long
 
 
+@pytest.mark.slow
 def test_served_multi_labels_equal_those_of_predict(served, finetuned):
     outputs = call(served("multi_label"), "classify", TEXTS)
     rows = predicted(finetuned("multi_label"), TEXTS)
@@ -83,6 +86,7 @@ def test_windows_are_computed_in_blocks_of_32_rows(served):
     np.testing.assert_allclose(alone[0], beside[1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_static_shapes_appear_in_signatures_and_change_no_result(served):
     fixed = served("pairs", ServingShapes(MAX_SEQ_LENGTH, batch_size=2, pad_to_max_length=True))
     ids, texts = fixed.classify_ids, fixed.embed

@@ -19,6 +19,7 @@ SENTENCES = [
 ]
 
 
+@pytest.mark.slow
 def test_served_tags_equal_those_of_predict(served, finetuned):
     texts = ["\t".join(SENTENCES[0]), *(" ".join(words) for words in SENTENCES[1:])]
     outputs = call(served("tagging"), "tag", texts)

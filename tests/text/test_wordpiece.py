@@ -72,7 +72,9 @@ def test_all_golden_lines_have_the_ids_of_the_authors_code(strip_accents, expect
     assert differing == []
 
 
-@pytest.mark.parametrize(("lower_case", "strip_accents"), MODES)
+@pytest.mark.parametrize(
+    ("lower_case", "strip_accents"), [MODES[0], *(pytest.param(*mode, marks=pytest.mark.slow) for mode in MODES[1:])]
+)
 def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(character_vocabulary, lower_case, strip_accents):
     tokenizer = BertTokenizer(character_vocabulary, TextSettings(lower_case, strip_accents))
     characters = [chr(code_point) for code_point in range(0x10000) if not 0xD800 <= code_point < 0xE000]

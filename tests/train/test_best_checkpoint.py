@@ -11,6 +11,7 @@ from electra_tf.train.device_loop import DeviceLoop, Evaluation
 from tests.toy import ToyStage, toy_config
 
 
+@pytest.mark.slow
 def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(train_toy, tmp_path):
     config = toy_config(evaluation={"best_metric": "squared_error"})
     train_toy(tmp_path, config, stop_at_step=3)
@@ -19,6 +20,7 @@ def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(trai
     assert steps_in(f"{tmp_path}/best") == [4]
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_stays_if_evaluations_become_rarer(train_toy, tmp_path, monkeypatch):
     scores = iter((5.0, 9.0, 7.0, 8.0))  # of steps 2, 4, 6 (the end of the first call) and 8
     evaluate_ = DeviceLoop.evaluate

@@ -53,6 +53,7 @@ def test_a_run_extended_before_its_decay_equals_one_planned_so(
     assert of_training[0] == of_training[1]
 
 
+@pytest.mark.slow
 def test_a_new_run_with_the_optimizer_of_a_milestone_also_if_interrupted_equals_an_extended_one(
     train_toy, tensors, tmp_path, planned, decayed
 ):

@@ -68,6 +68,7 @@ def sizes_on_host(task, packed: bool = False) -> dict[str, int]:
     return sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", [{}, pytest.param(MODERN, marks=pytest.mark.slow)], ids=["bert", "modern"])
 def test_a_step_computes_no_array_of_integers_on_the_host(tiny_config, on_gpu, encoder):
     task = compile_task(build_objective(tiny_config(train={"batch_size": 24}, encoder=encoder)))
@@ -85,6 +86,7 @@ def test_a_step_of_single_operations_compares_no_pairs_on_the_host(tiny_config, 
     assert {name: size for name, size in sizes.items() if size > 2 * tokens} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "nan_steps", "steps"), [("stop", (2,), 2), ("skip", (1, 2), 3), ("skip", (1, 4), 5)]
 )

@@ -36,11 +36,13 @@ def test_run_starts_with_the_weights_of_another_and_records_it(whole, train_toy,
     assert steps_in(f"{tmp_path}/checkpoints")[-1] == 8
 
 
+@pytest.mark.slow
 def test_a_run_on_two_replicas_starts_with_the_weights_of_another(whole, train_toy, two_replicas, tmp_path):
     train_toy(tmp_path, init_from=whole[0], initialize=initialize, stop_at_step=1, strategy=two_replicas)
     assert steps_in(f"{tmp_path}/checkpoints") == [0, 1]
 
 
+@pytest.mark.slow
 def test_run_killed_before_its_first_checkpoint_reads_its_source_again(train_toy, whole, tmp_path):
     (tmp_path / "config.yaml").write_text(Path(whole[0], "config.yaml").read_text())
     (tmp_path / "warm_start.json").write_text(json.dumps({"init_from": whole[0], "report": []}))

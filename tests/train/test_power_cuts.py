@@ -38,6 +38,7 @@ def stopped(train_toy, tmp_path_factory) -> Path:
     return model_dir
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share"),
     [

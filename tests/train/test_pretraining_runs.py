@@ -110,6 +110,7 @@ def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command
     assert evaluated(max_examples=1)["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 16))
 
 
+@pytest.mark.slow
 def test_masked_lm_questions_do_not_depend_on_the_objective(tiny_config, data_dir):
     def questions(**changes) -> list:
         stage = open_stages(tiny_config(**changes), [data_dir])[0].with_all_tokens_masked()
@@ -167,6 +168,7 @@ def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config
     assert batches[0][:4] != batches[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [[], STAGES])
 def test_a_later_phase_goes_on_with_the_text_and_the_masks_of_its_stage(tiny_config, data_dir, stages):
     """Of 8 steps, the second phase has the last 4: half of the only stage, or all but the first step of the second."""

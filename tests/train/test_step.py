@@ -45,6 +45,7 @@ def as_floats(metrics) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "encoder"),
     [

@@ -190,6 +190,7 @@ def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(
     assert all((continued[name] == expected[name]).all() for name in weights)
 
 
+@pytest.mark.slow
 def test_two_replicas_report_the_metrics_of_one(whole, train_toy, lines, tmp_path, two_replicas):
     train_toy(tmp_path, strategy=two_replicas)
     for ours, theirs in zip(lines(tmp_path), lines(whole[0]), strict=True):
@@ -254,6 +255,7 @@ def test_run_without_its_checkpoints_does_not_start_again(copied, whole, train_t
     assert_same_run(copied, whole[0])
 
 
+@pytest.mark.slow
 def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped(train_toy, lines, tmp_path):
     config = toy_config(train={"max_nonfinite_steps": 1})
     with pytest.raises(TrainingStopped, match=r"step 6 is not finite \(squared_error nan, "):
@@ -275,6 +277,7 @@ def test_more_than_max_nonfinite_steps_end_the_run_with_a_checkpoint(train_toy, 
         train_toy(tmp_path, config, ToyStage(config))
 
 
+@pytest.mark.slow
 def test_alarm_is_raised_once_also_in_an_interrupted_run(train_toy, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Regression, "plateau", lambda task, metrics: f"its loss is {metrics['loss']:.0f}")
     config = toy_config(train={"alarm_after_steps": 6})
@@ -347,6 +350,7 @@ class TwoPhases(Regression):
         super().create_variables()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop_at_step", [pytest.param(2, marks=pytest.mark.slow), 3, None])
 def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_step):
     config = toy_config(train={"milestone_fractions": (0.125, 0.375, 0.5)})
@@ -361,6 +365,7 @@ def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_s
     assert [line["step"] for line in lines(tmp_path) if line["split"] == "train"] == [1, 2, 3, 4, 6, 8]
 
 
+@pytest.mark.slow
 def test_the_last_phase_and_stage_alone_decide_on_the_best_checkpoint(tmp_path, monkeypatch):
     scores = iter((5.0, 4.0, 3.0, 2.0, 1.0))  # of steps 2, 3 (the phase's end), 4 (the stage's end), 6 and 8
     evaluate_ = DeviceLoop.evaluate

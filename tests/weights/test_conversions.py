@@ -109,6 +109,7 @@ def test_the_detection_of_teams_which_needs_a_layer_of_its_own_is_not_served(run
     assert not load_trained(path).finished().has_detector
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["", "/discriminator", "/generator"])
 def test_a_folder_is_served_as_the_run_it_was_written_from(pair, tiny_pretrained, place):
     found = load_trained(pair + place)
@@ -203,6 +204,7 @@ def write_seed(stored: StoredModel, config: FinetuningConfig, directory) -> None
     Checkpoints(task, run, chief=True, keep=1).save(4)
 
 
+@pytest.mark.slow
 def test_the_threshold_that_the_dev_set_chose_goes_with_each_checkpoint(stored_finetuned, tmp_path):
     stored = stored_finetuned({**ANSWERS, **PLAIN_ANSWERS})
     write_seed(stored, stored.finetuned, tmp_path / "seed_0")
@@ -254,6 +256,7 @@ def test_a_folder_of_a_model_with_one_segment_gives_it_to_both_texts(run_of, tmp
     assert ("token_type_ids" in names) == (num_segments > 1)
 
 
+@pytest.mark.slow
 def test_electric_is_built_again_with_the_towers_of_its_generator(run_of):
     stored, ids = load_trained(run_of(objective={"name": "electric"})).finished(), tf.constant([[2, 9, 7, 3]])
     batch = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}

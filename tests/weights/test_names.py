@@ -24,6 +24,7 @@ def own_scopes(named) -> set[str]:
     return {name.partition("/")[0] for name in named if not name.startswith(AUTHORS_SCOPES)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "scopes"),
     [

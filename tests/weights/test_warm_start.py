@@ -195,6 +195,7 @@ def test_differences_of_embeddings_are_kept_and_go_to_other_objectives_as_sums(t
     assert np.array_equal(plain.encoder.embeddings.word_embeddings.numpy(), table)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["electric", "hard_mlm", "all_tokens_mlm", "teams"]
 )  # each with layers that others lack
@@ -319,6 +320,7 @@ def test_stacking_repeats_the_layers_of_both_networks(target, tmp_path):
         assert np.array_equal(value, weights[source]), name
 
 
+@pytest.mark.slow
 def test_layers_that_networks_share_are_stacked_and_serve_a_generator_that_shares_none(target, tmp_path):
     shallow, deep, other = (
         target(encoder={"num_layers": layers}, objective={"name": "teams", "shared_layers_fraction": fraction})

@@ -223,6 +223,7 @@ def test_an_unknown_best_metric_is_refused_before_training(job_in, tmp_path, ref
     assert refusal(build) == "evaluation.best_metric=acuracy is not a metric; did you mean accuracy?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keep", "folders", "scored"),
     [

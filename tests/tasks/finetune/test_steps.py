@@ -52,6 +52,7 @@ def test_two_replicas_train_like_one_dropout_included(two_replicas, name):
     assert_same_step(found, step_of_one_device(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_candidates", "is_split"), [(2, True), (4, False)])
 def test_a_group_of_candidates_is_not_split(num_candidates, is_split):
     settings = CONTRASTIVE | {"num_candidates": num_candidates}
@@ -60,6 +61,7 @@ def test_a_group_of_candidates_is_not_split(num_candidates, is_split):
     assert_same_step(outcome(fused, pair_batch()), outcome(whole, pair_batch()))
 
 
+@pytest.mark.slow
 def test_micro_batches_train_like_one_batch_in_one_trace_for_all_lengths_and_seeds():
     spec = {name: tf.TensorSpec([4, None] if values.shape.rank == 2 else [4], values.dtype)
             for name, values in text_batch().items()}  # fmt: skip

@@ -56,6 +56,7 @@ def test_the_frozen_generator_has_no_dropout(tiny_config, batch, name):
     assert np.abs(frozen - objective.generate(batch, training).logits.numpy()).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_keras_fits_phase_by_phase(build, tiny_batch):
     objective = compile_task(build("two_stage"))
     batches = tf.data.Dataset.from_tensors(tiny_batch(objective.config, [10, 7, 5, 8])).repeat(2)

@@ -42,6 +42,7 @@ def classifier(published):
     return electra_tf.load(published)
 
 
+@pytest.mark.slow
 def test_pairs_are_told_from_texts_by_the_inputs(classifier):
     pair, first = classifier.predict([("w5 w6", "w7")]), classifier.predict(["w5 w6"])
     assert pair != first
