@@ -5,6 +5,7 @@ import sys
 
 import keras
 import numpy as np
+import pytest
 
 import electra_tf
 from tests.docs.commands import PROJECT
