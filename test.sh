@@ -18,7 +18,7 @@ if [ "${1:-}" = --all ]; then
 fi
 # TensorFlow keeps every program that XLA has compiled, and these files compile hundreds: with all slow tests in one
 # pytest, two workers used 20 GB. So, unless tests are named, they have a pytest of their own.
-compiling=(tests/test_every_objective.py tests/test_configurations.py tests/export/test_every_signature.py)
+compiling=(tests/test_every_objective.py tests/test_configurations.py tests/serving/test_every_signature.py)
 
 # Each worker imports TensorFlow (about 1 GB), so the number of workers is limited, and the threads of each one too.
 export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1

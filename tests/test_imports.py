@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import electra_tf
+
 PROJECT = Path(__file__).resolve().parents[1]
 
 # A room imports only from rooms of a lower rank.
@@ -29,7 +31,7 @@ RANKS = {
             "electra_tf.train",
             "electra_tf.tasks.finetune",
             "electra_tf.weights",
-            "electra_tf.export",
+            "electra_tf.serving",
             "electra_tf.finetuning",
             "electra_tf.reports",
             "electra_tf.api",
@@ -97,6 +99,10 @@ def test_imports_in_functions_and_for_types_count(tmp_path):
 def test_every_folder_of_the_package_has_a_rank():
     folders = {f"electra_tf.{path.parent.name}" for path in (PROJECT / "electra_tf").glob("*/__init__.py")}
     assert folders <= RANKS.keys() == {room_of(module) for module in imports_of("electra_tf")}
+
+
+def test_no_module_has_a_public_name_which_its_import_would_replace():
+    assert not {f"electra_tf.{name}" for name in electra_tf.__all__} & imports_of("electra_tf").keys()
 
 
 @pytest.mark.parametrize("room", sorted(RANKS))

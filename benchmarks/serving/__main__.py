@@ -105,8 +105,8 @@ def write_export(flags: argparse.Namespace, directory: Path) -> tuple[dict, str]
 
     `_export` also calls this function in other checkouts, so its name and arguments must not change.
     """
-    from electra_tf.export.saved_model import export_saved_model
-    from electra_tf.export.text_encoder import TextEncoder
+    from electra_tf.serving.saved_model import export_saved_model
+    from electra_tf.serving.text_encoder import TextEncoder
     from electra_tf.tasks.pretrain import build_objective
     from electra_tf.tasks.pretrain.config import load_config
     from electra_tf.tasks.served import ServingShapes

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from electra_tf.api.process import users_process
-from electra_tf.export.saved_model import Precision, export_saved_model, load_served_model
+from electra_tf.serving.saved_model import Precision, export_saved_model, load_served_model
 from electra_tf.text.packing import max_bytes
 from electra_tf.weights.source import load_trained, source_overrides
 from electra_tf.weights.write import require_empty, write_model

@@ -288,7 +288,7 @@ class Model:
         """
         path = os.fspath(path)
         if format == "saved_model":
-            from electra_tf.export.saved_model import export_saved_model, served_model
+            from electra_tf.serving.saved_model import export_saved_model, served_model
 
             task = self._networks.stored().build_task(None if self._finetuned else "float32")
             return export_saved_model(served_model(task, self.tokenizer), path, overwrite)

@@ -50,8 +50,7 @@ def finetune(
     earlier = "glue" if "tasks" in summary else summary.get("task", name)
     if earlier != name:
         raise UserError(f"output_dir={output_dir} has the results of task={earlier}; give {name} a new directory")
-    for seed in seeds or ():
-        validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds")
+    seeds = [validate({"num_steps": 1, "seed": seed}, FinetuningTrainConfig, "of seeds").seed for seed in seeds or ()]
     encoder = pretrained.encoder, pretrained.origin
     tasks = [read_task(each, values, source, *encoder, tables) for each in names]  # before training for hours
     summaries = []

@@ -103,7 +103,7 @@ def test_seeds_labels_settings_and_names_of_columns_may_be_numpys_or_numbers(tin
         table,
         init_from=tiny_pretrained,
         output_dir=tmp_path,
-        seeds=np.array([3, 1]),
+        seeds=np.array([3.0, 1.0]),
         text_columns=[0],
         label_column="1",
         labels=np.array([2, 0]),

@@ -13,7 +13,7 @@ from tensorflow.python.eager import context
 
 import electra_tf
 from electra_tf.cli.run_pretraining import main as pretrain
-from electra_tf.export.saved_model import export_saved_model, load_served_model
+from electra_tf.serving.saved_model import export_saved_model, load_served_model
 from tests.toy import collect_garbage
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 import electra_tf
 from electra_tf.api.texts import masked_features
-from electra_tf.export.saved_model import export_saved_model, load_served_model
 from electra_tf.models.layers import INFERENCE
+from electra_tf.serving.saved_model import export_saved_model, load_served_model
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.weights.source import load_trained
 

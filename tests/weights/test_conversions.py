@@ -10,7 +10,7 @@ import tensorflow as tf
 import tokenizers
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import load_served_model
+from electra_tf.serving.saved_model import load_served_model
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import StoredTokenizer

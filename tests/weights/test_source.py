@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import load_served_model
+from electra_tf.serving.saved_model import load_served_model
 from electra_tf.train.checkpoints import find_checkpoint
 from electra_tf.weights.source import load_pretrained, load_trained
 from electra_tf.weights.stored_model import SourceOverrides

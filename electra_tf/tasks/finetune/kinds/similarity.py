@@ -176,7 +176,8 @@ class Similarity(Kind):
                     f"{examples.source} has {has} in {task.label_column!r}, the training file has {trained}; give "
                     "scores in all files, or in none"
                 )
-            targets["targets"] = scaled_targets(examples, task.min_value, task.max_value)
+            ends = (0.0, 1.0) if task.is_contrastive else (task.min_value, task.max_value)
+            targets["targets"] = scaled_targets(examples, *ends)
         texts = [text for pair in zip(*examples.inputs, strict=True) for text in pair]
         single = text_features([texts], {}, tokenizer, config.data.max_seq_length, None, texts_per_example=2)
         return replace(single, features=with_choices(single.features, [2] * len(examples), targets))

@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
-from electra_tf.export.saved_model import WARMUP_FILE
-from tests.export.conftest import HARD_TEXTS, LONG_TEXTS
+from electra_tf.serving.saved_model import WARMUP_FILE
+from tests.serving.conftest import HARD_TEXTS, LONG_TEXTS
 
 pytestmark = pytest.mark.slow
 

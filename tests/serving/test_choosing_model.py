@@ -8,7 +8,7 @@ from electra_tf.data.bucketing import padded_batches
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
-from tests.export.conftest import call
+from tests.serving.conftest import call
 
 CONTEXTS = ["The old seaside (sea) who?", "", "a b c d e f g h i " * 6]
 CHOICES = [["sea", "a b c", "who ? old"], ["ΣΙΣ é d, e"], ["old", "a b c d e f g h i a"]]

@@ -8,7 +8,7 @@ from electra_tf.finetuning.predict import outputs_of
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds.tagging import tagging_features, values_of_words, words_of
-from tests.export.conftest import MAX_SEQ_LENGTH, call
+from tests.serving.conftest import MAX_SEQ_LENGTH, call
 
 SENTENCES = [
     ["The", "old", "seaside", "(sea)", "who?"],

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.export.saved_model import export_saved_model
+from electra_tf.serving.saved_model import export_saved_model
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import Vocabulary
 from tests.byte_level import byte_level
-from tests.export.conftest import SHAPES, TASKS, config_of
+from tests.serving.conftest import SHAPES, TASKS, config_of
 
 
 @pytest.mark.slow

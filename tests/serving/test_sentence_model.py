@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import load_served_model
 from electra_tf.finetuning.predict import outputs_of
+from electra_tf.serving.saved_model import load_served_model
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.features import text_features
@@ -18,7 +18,7 @@ from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
-from tests.export.conftest import MAX_SEQ_LENGTH, TASKS, call
+from tests.serving.conftest import MAX_SEQ_LENGTH, TASKS, call
 from tests.toy import VOCABULARY
 
 TEXTS = ["The old seaside (sea) who?", "sea", "", "a b c d e f g h i " * 6, "ΣΙΣ é d, e", "who ? sea! old old"]

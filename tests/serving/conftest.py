@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.export.saved_model import export_saved_model
-from electra_tf.export.text_encoder import TextEncoder
+from electra_tf.serving.saved_model import export_saved_model
+from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.tasks.finetune.task import FinetuningTask

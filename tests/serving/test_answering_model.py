@@ -12,7 +12,7 @@ from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, ServedAnswe
 from electra_tf.tasks.finetune.kinds.question_answering import question_examples
 from electra_tf.tasks.finetune.kinds.squad import Question
 from electra_tf.tasks.served import ServingShapes
-from tests.export.conftest import MAX_SEQ_LENGTH, call
+from tests.serving.conftest import MAX_SEQ_LENGTH, call
 
 CONTEXTS = [
     "The old seaside (sea), who? " + "a b c d e f g h i, " * 5,

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.text_encoder import TextEncoder
 from electra_tf.files import UNFINISHED, is_remote, make_directory, names_in, remove, store_errors
+from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import Objective

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.export.saved_model import export_saved_model, served_model
-from electra_tf.export.text_encoder import TextEncoder
+from electra_tf.serving.saved_model import export_saved_model, served_model
+from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.served import ServingShapes
 from electra_tf.text.vocabulary import Vocabulary
@@ -172,7 +172,7 @@ def _store(version_dir, model, content: str) -> None:
 @pytest.fixture
 def small_exports(monkeypatch) -> None:
     """Each export writes a file with `new`."""
-    monkeypatch.setattr("electra_tf.export.saved_model._write_warmup_requests", lambda *_: None)
+    monkeypatch.setattr("electra_tf.serving.saved_model._write_warmup_requests", lambda *_: None)
     monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
 
 
