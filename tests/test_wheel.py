@@ -218,7 +218,7 @@ for own in (functional, Subclass()):
         model.encoder.trainable = is_trained
         weights = [each for each in model.encoder.variables if each.name != "training_calls"]
         before = [variable.numpy() for variable in weights]
-        own.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae"])
+        own.compile(keras.optimizers.SGD(1e-3), "mse", metrics=["mae"])
         stop = keras.callbacks.EarlyStopping(monitor="loss", patience=1)
         history = own.fit(inputs, labels, epochs=2, callbacks=[stop], verbose=0).history
         assert {"loss", "mae"} <= set(history)
