@@ -19,28 +19,11 @@ class TextEncoder(ServedModel):
     def served(self) -> dict[str, Served]:
         served = super().served()
         if self._has_discriminator:
-            served |= {"detect": (self._detect, self.texts("text")), "detect_ids": (self._detect_ids, self.ids())}
+            detect = self.for_texts(self._detected, has_tokens=True)
+            served |= {"detect": detect, "detect_ids": self.for_ids(self._detected)}
         return served
 
-    def _detect(self, text: tf.Tensor) -> ServedOutputs:
-        """The probability that a token was replaced, for each token of texts.
-
-        Args:
-            text: [N] string, UTF-8.
-        Returns: the outputs of `_detect_ids` and `with_tokens`.
-        """
-        return self.with_tokens(self._detected, text)
-
-    def _detect_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """The probability that a token was replaced, for each token id.
-
-        Args:
-            input_ids, input_mask, segment_ids: [N, T] int32; the mask is 1 for a token, 0 for padding.
-        Returns:
-            replaced_probability: [N, T] float32; 0 in padding.
-        """
-        return self._detected(self.checked_rows(input_ids, input_mask, segment_ids))
-
     def _detected(self, rows: Rows) -> ServedOutputs:
+        """Returns: replaced_probability: [N, T] float32, whether each token was replaced; 0 in padding."""
         probability = self.get_task().detect(rows._asdict())
         return {"replaced_probability": probability * tf.cast(rows.input_mask, tf.float32)}

@@ -88,7 +88,7 @@ class ServedModel(tf.Module):
 
     def served(self) -> dict[str, Served]:
         """The served functions by name, each with its inputs."""
-        return {"embed": (self._embed, self.texts("text")), "embed_ids": (self._embed_ids, self.ids())}
+        return {"embed": self.for_texts(self._vectors, has_tokens=True), "embed_ids": self.for_ids(self._vectors)}
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The served functions by name; the default function also under TF Serving's name for it."""
@@ -108,12 +108,21 @@ class ServedModel(tf.Module):
         shape = [self.shapes.batch_size, self.shapes.width]
         return [tf.TensorSpec(shape, tf.int32, name=name) for name in TEXT_TENSORS]
 
-    def for_texts(self, compute: Callable[[Rows], ServedOutputs]) -> Served:
-        """A function for `text`, [N] string: the outputs of `compute`, and `truncated` [N] bool, whether it was cut."""
+    def for_texts(self, compute: Callable[[Rows], ServedOutputs], has_tokens: bool = False) -> Served:
+        """A function for `text`, [N] string, UTF-8.
+
+        Returns: the outputs of `compute`, and:
+            truncated: [N] bool, whether the text was cut.
+            tokens: [N, T] string; "" in padding.        num_tokens: [N] int32, with [CLS] and [SEP]; if `has_tokens`.
+        """
 
         def outputs_for_texts(text: tf.Tensor) -> ServedOutputs:
             rows, truncated = self.rows(text)
-            return {**compute(rows), "truncated": truncated}
+            outputs = {**compute(rows), "truncated": truncated}
+            if has_tokens:
+                outputs["tokens"] = tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")
+                outputs["num_tokens"] = rows.num_tokens
+            return outputs
 
         return outputs_for_texts, self.texts("text")
 
@@ -164,31 +173,13 @@ class ServedModel(tf.Module):
         with tf.control_dependencies(checks):
             return Rows(*map(tf.identity, tensors))
 
-    def with_tokens(self, compute: Callable[[Rows], ServedOutputs], text: tf.Tensor) -> ServedOutputs:
-        """The outputs of a function for [N] texts, UTF-8, and their tokens. T is the length of the rows.
-
-        Returns: the outputs of `compute`, and:
-            tokens: [N, T] string; "" in padding.        num_tokens: [N] int32, with [CLS] and [SEP].
-            truncated: [N] bool, whether the text was cut.
-        """
-        rows, truncated = self.rows(text)
-        tokens = tf.where(rows.input_mask > 0, self.tokenizer.tokens_of(rows.input_ids), "")  # [N, T]
-        return {**compute(rows), "tokens": tokens, "num_tokens": rows.num_tokens, "truncated": truncated}
-
-    def _embed(self, text: tf.Tensor) -> ServedOutputs:
-        """The outputs of `_embed_ids` and `with_tokens` for [N] texts, UTF-8."""
-        return self.with_tokens(self._vectors, text)
-
-    def _embed_ids(self, input_ids: tf.Tensor, input_mask: tf.Tensor, segment_ids: tf.Tensor) -> ServedOutputs:
-        """Vectors for token ids, [N, T] int32 each; the mask is 1 for a token, 0 for padding.
+    def _vectors(self, rows: Rows) -> ServedOutputs:
+        """Vectors for rows of T tokens.
 
         Returns:
             pooled_output: [N, H] float32, the vector of [CLS].
             sequence_output: [N, T, H] float32, the vector of each token; 0 in padding.
         """
-        return self._vectors(self.checked_rows(input_ids, input_mask, segment_ids))
-
-    def _vectors(self, rows: Rows) -> ServedOutputs:
         encoder: Encoder = self.get_task().encoder
         output = encoder(**rows._asdict())
         real = tf.cast(rows.input_mask, tf.float32)[:, :, tf.newaxis]

@@ -30,7 +30,6 @@ class EncodedExamples:
     features: Features
     num_truncated: int = 0  # the examples that lost tokens because they were too long
     gold: object = None  # what they are scored by beside the targets in `features`, with a fixed `repr`
-    windows: Any = None  # of question answering, the places of the rows in their contexts
     notes: Mapping[str, str] = field(default_factory=dict)  # how they are scored, for result.json
 
 
