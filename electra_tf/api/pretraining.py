@@ -259,24 +259,34 @@ def _initialize(
     if start.init_from is not None and start.with_optimizer:
         report = continue_from(task, start.init_from, tokenizer)
     else:
-        report = _set_initial_weights(task, start.init_from, fresh_generator, tokenizer, stacks=grow is not None)
+        report = initial_weights(task, start.init_from, fresh_generator, tokenizer, stacks=grow is not None)
     check_data(stages, start.init_from, None if start.with_optimizer else task.config.train.seed)
     return report
 
 
-def _set_initial_weights(
+def initial_weights(
     task: Objective,
-    init_from: str | None = None,
+    init_from: str | os.PathLike[str] | None = None,
     fresh_generator: bool = False,
     tokenizer: StoredTokenizer | None = None,
     stacks: bool = False,
 ) -> list[str]:
-    """`initial_weights`, without the import of every format of weights if the random ones stay."""
-    if init_from is None and not isinstance(task, FastElectra):
-        return []
-    from electra_tf.weights.warm_start import initial_weights
+    """Sets the weights of a new run that are not random: those of `init_from`, if given, and of a frozen generator.
 
-    return initial_weights(task, init_from, fresh_generator, tokenizer, stacks)
+    Args, Raises: see `electra_tf.weights.warm_start.initialize_from` and `load_auxiliary`.
+    Returns: lines for the log; none if all weights are random.
+    """
+    lines: list[str] = []
+    # A run whose weights are random need not wait for the imports of all formats of weights.
+    if init_from is not None:
+        from electra_tf.weights.warm_start import initialize_from
+
+        lines += initialize_from(task, init_from, fresh_generator, tokenizer, stacks)
+    if isinstance(task, FastElectra):
+        from electra_tf.weights.warm_start import load_auxiliary
+
+        lines += load_auxiliary(task, tokenizer)
+    return lines
 
 
 @users_process()
@@ -314,11 +324,11 @@ def build_model(
     if data_dir is None:
         if isinstance(getattr(model, "generator", None), UnigramGenerator):
             raise UserError("objective.generator.kind unigram needs the frequencies of the tokens; give data_dir")
-        _set_initial_weights(model)
+        initial_weights(model)
         return model
     data = open_fitting_data(data_dir, parsed)
     model.adopt_tokenizer(data.tokenizer)
-    _set_initial_weights(model, tokenizer=data.tokenizer)
+    initial_weights(model, tokenizer=data.tokenizer)
     model.adopt_data(data)
     return model
 

@@ -20,22 +20,6 @@ _GENERATOR_SIZES = ("hidden_size", "num_layers", "num_heads", "intermediate_size
 _LAYER = re.compile(r"(.+/encoder/layer_)(\d+)(/.+)")  # the name of a variable of an encoder's layer
 
 
-def initial_weights(
-    task: Objective,
-    path: str | os.PathLike[str] | None,
-    fresh_generator: bool,
-    tokenizer: StoredTokenizer | None,
-    stacks: bool = False,
-) -> list[str]:
-    """Sets the weights of a new run that are not random: those of `path`, if given, and of a frozen generator.
-
-    Args, Raises: see `initialize_from` and `load_auxiliary`.
-    Returns: lines for the log; none if all weights are random.
-    """
-    lines = [] if path is None else initialize_from(task, path, fresh_generator, tokenizer, stacks)
-    return [*lines, *load_auxiliary(task, tokenizer)] if isinstance(task, FastElectra) else lines
-
-
 def load_auxiliary(task: FastElectra, tokenizer: StoredTokenizer | None = None) -> list[str]:
     """Gives the frozen generator the weights of the masked language model that `objective.auxiliary` names.
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from electra_tf.api.pretraining import initial_weights
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.weights.names import generator_variables, named_variables
 from electra_tf.weights.source import load_trained
-from electra_tf.weights.warm_start import initial_weights, initialize_from, load_auxiliary
+from electra_tf.weights.warm_start import initialize_from, load_auxiliary
 from tests.toy import TOKENS, VOCABULARY
 from tests.weights.conftest import (
     TWO_LAYERS,
