@@ -4,10 +4,11 @@ import argparse
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from electra_tf.cli.process import import_tensorflow
+from electra_tf.cli.process import errors_reported, import_tensorflow
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, is_remote
 
@@ -32,6 +33,18 @@ def require_free(arguments: argparse.Namespace, *flags: str, remedy: str = "") -
     for flag in flags:
         if (file := getattr(arguments, flag)) and exists(file):
             raise UserError(f"--{flag}={file} exists; give another name{remedy}")
+
+
+def print_order(arguments: argparse.Namespace, order: Callable[..., str]) -> int:
+    """Calls an order with the flags, for which --objective_module is imported, and prints its result.
+
+    Returns: the exit status.
+    """
+    with errors_reported() as status:
+        import_tensorflow()
+        load_module(arguments.objective_module)
+        print(order(**{name: value for name, value in vars(arguments).items() if name != "objective_module"}))
+    return status.code
 
 
 def load_module(name: str | None) -> None:

@@ -11,9 +11,9 @@ of the authors' code, a folder with model.safetensors or tf_model.h5, or a direc
 generator/. Weights are copied bit for bit. See docs/interop.md.
 """
 
-from electra_tf.cli.configuration import load_module
+import electra_tf
+from electra_tf.cli.configuration import print_order
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
-from electra_tf.cli.process import errors_reported, import_tensorflow
 from electra_tf.weights import FORMATS
 
 
@@ -35,11 +35,5 @@ def main(argv: list[str] | None = None) -> int:
         "--layers", type=int, metavar="N", help="write the encoder alone, with its first N layers (default: whole)"
     )
     add_objective_module_flag(parser)
-    arguments = parser.parse_args(argv)
-    with errors_reported() as status:
-        import_tensorflow()
-        load_module(arguments.objective_module)
-        from electra_tf.api.conversion import convert
-
-        print(convert(**{name: value for name, value in vars(arguments).items() if name != "objective_module"}))
-    return status.code
+    # `electra_tf.convert` imports TensorFlow, which takes seconds: only after the flags are parsed.
+    return print_order(parser.parse_args(argv), lambda **flags: electra_tf.convert(**flags))

@@ -11,9 +11,9 @@ tensorflow_text, but not this project.
 See docs/serving.md.
 """
 
-from electra_tf.cli.configuration import load_module
+import electra_tf
+from electra_tf.cli.configuration import print_order
 from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
-from electra_tf.cli.process import errors_reported, import_tensorflow
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,11 +37,5 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--precision", choices=["float32", "bfloat16"], help="compute precision (default: the run's)")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing DIR/1 on a local disk")
     add_objective_module_flag(parser)
-    arguments = parser.parse_args(argv)
-    with errors_reported() as status:
-        import_tensorflow()
-        load_module(arguments.objective_module)
-        from electra_tf.api.conversion import export
-
-        print(export(**{name: value for name, value in vars(arguments).items() if name != "objective_module"}))
-    return status.code
+    # `electra_tf.export` imports TensorFlow, which takes seconds: only after the flags are parsed.
+    return print_order(parser.parse_args(argv), lambda **flags: electra_tf.export(**flags))
