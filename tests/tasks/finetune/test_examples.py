@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.data.tables import Table, read_table
-from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.examples import Examples, NewColumns, read_texts, with_swapped_pairs
 from electra_tf.tasks.finetune.examples import read_examples as read_columns
@@ -437,28 +436,3 @@ def test_the_known_labels_of_a_row_are_a_list_like_the_predicted_ones():
     split = SimpleNamespace(task=task, examples=Examples((["w5"],), [("b",)], ["7"], "dev.tsv", [2]))
     (row,) = KINDS["multi_label"].rows(split, np.array([[-3.0, 3.0]], np.float32))
     assert row["label"] == row["prediction"] == ["b"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "columns", "settings", "message"),
-    [
-        ("tagging", {"words": [["w5"], ["w6"]], "labels": [["O"], ["O"]]}, {}, "only the tag 'O'"),
-        ("multiple_choice", {"context": ["w5"] * 2, "choices": [["w6"], ["w7"]], "label": [0, 0]}, {}, "one choice"),
-        (
-            "classification",
-            {"text": ["w5", "w6"], "label": ["a", "b"]},
-            {"labels": ["a", "a", "b"]},
-            "different labels",
-        ),
-        ("regression", {"text": ["w5", "w6"], "label": [1, 2]}, {"min_value": 5, "max_value": 0}, "min_value 5"),
-    ],
-)
-def test_a_task_without_anything_to_learn_is_refused(tiny_encoder, refusal, kind, columns, settings, message):
-    table = Table("rows", columns, range(len(next(iter(columns.values())))))
-    tables = {"train": table, "validation": table}
-
-    def read() -> None:
-        task = read_task(kind, {"task": settings}, "test", tiny_encoder.encoder, tiny_encoder.origin, tables)
-        TaskData(task.config, tiny_encoder.tokenizer, task.train, task.evaluated)
-
-    assert message in refusal(read)

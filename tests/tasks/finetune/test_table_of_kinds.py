@@ -1,4 +1,4 @@
-"""The table of kinds: each kind of the folder has a row, and each row all its parts."""
+"""The table of kinds: each kind of the folder has a row, and each row all its parts; and data without a task."""
 
 import importlib
 import inspect
@@ -7,7 +7,10 @@ from typing import get_args
 
 import pytest
 
+from electra_tf.data.tables import Table
 from electra_tf.tasks.finetune import kinds
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.kind import Kind
 from electra_tf.tasks.finetune.kinds import KINDS
 
@@ -33,3 +36,28 @@ def test_a_kind_has_all_parts_of_the_interface(kind):
 def test_a_head_for_transformers_has_a_class_of_each_family(kind):
     assert kind.transformers.layers.keys() == {"Electra", "Bert", "ModernBert"}
     assert kind.transformers.ending.startswith("For") and kind.transformers.description and kind.transformers.pipeline
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "settings", "message"),
+    [
+        ("tagging", {"words": [["w5"], ["w6"]], "labels": [["O"], ["O"]]}, {}, "only the tag 'O'"),
+        ("multiple_choice", {"context": ["w5"] * 2, "choices": [["w6"], ["w7"]], "label": [0, 0]}, {}, "one choice"),
+        (
+            "classification",
+            {"text": ["w5", "w6"], "label": ["a", "b"]},
+            {"labels": ["a", "a", "b"]},
+            "different labels",
+        ),
+        ("regression", {"text": ["w5", "w6"], "label": [1, 2]}, {"min_value": 5, "max_value": 0}, "min_value 5"),
+    ],
+)
+def test_a_task_without_anything_to_learn_is_refused(tiny_encoder, refusal, kind, columns, settings, message):
+    table = Table("rows", columns, range(len(next(iter(columns.values())))))
+    tables = {"train": table, "validation": table}
+
+    def read() -> None:
+        task = read_task(kind, {"task": settings}, "test", tiny_encoder.encoder, tiny_encoder.origin, tables)
+        TaskData(task.config, tiny_encoder.tokenizer, task.train, task.evaluated)
+
+    assert message in refusal(read)
