@@ -7,6 +7,7 @@ shard. A file gets its name when it is complete, and a repeated step writes the 
 The runner and its options are Beam's own. Importing this module needs `pip install "electra-tf[beam]"`.
 """
 
+import contextlib
 import logging
 import re
 import tempfile
@@ -20,14 +21,14 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from apache_beam.runners.runner import PipelineRunner
 
-from data_prep import output, processes
-from data_prep.build import unit_bytes_of
+from data_prep import processes
+from data_prep.build import Build
 from data_prep.counts import ReadCounts, total_of
 from data_prep.examples import unit_examples
 from data_prep.inputs import BuildInputs, require_text
-from data_prep.output import write_manifest
+from data_prep.manifest import write_manifest
 from data_prep.settings import BuildSettings
-from data_prep.shuffle import (
+from data_prep.store import (
     ENTRY,
     ExampleBatch,
     ShardRange,
@@ -87,26 +88,30 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
     is_local = runner.lower() in _LOCAL_RUNNERS
     pipeline = beam.Pipeline(runner=_local_runner(options) if is_local else runner, options=options)
 
-    def write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int:
-        name = type(pipeline.runner).__name__
-        _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, name)
-        _add_steps(pipeline, settings, inputs)
-        try:
-            pipeline.run().wait_until_finish()
-        except Exception as error:
-            if not (message := _user_message(error, name)):
-                raise
-            raise UserError(message) from None
-        return Manifest.load(settings.output_dir).counts.num_tokens_read
-
-    with tempfile.TemporaryDirectory() as directory:  # for the lock and the configuration of a build at a URL
-        if is_remote(settings.output_dir) and not settings.work_dir:
+    with contextlib.ExitStack() as stack:
+        if is_remote(settings.output_dir) and not settings.work_dir:  # for the lock and the configuration
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
             settings = settings.model_copy(update={"work_dir": directory})
-        return output.build_once(settings, inputs, write_data_set)
+        build = stack.enter_context(Build.opened(settings, inputs))
+        return build.manifest or build.finish(_run_pipeline(pipeline, settings, inputs))
+
+
+def _run_pipeline(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> int:
+    """Writes the data set; returns the number of tokens read."""
+    name = type(pipeline.runner).__name__
+    _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, name)
+    _add_steps(pipeline, settings, inputs)
+    try:
+        pipeline.run().wait_until_finish()
+    except Exception as error:
+        if not (message := _user_message(error, name)):
+            raise
+        raise UserError(message) from None
+    return Manifest.load(settings.output_dir).counts.num_tokens_read
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
-    vocabulary, unit_bytes = inputs.vocabulary, unit_bytes_of(inputs)
+    vocabulary, unit_bytes = inputs.vocabulary, inputs.unit_bytes
     units = (
         pipeline
         | "Files" >> beam.Create(inputs.files)
@@ -152,9 +157,11 @@ def _fields_of_examples(
     unit: Unit, settings: BuildSettings, vocabulary: Vocabulary
 ) -> Iterator[ExampleFields | TaggedOutput[Literal["counts"], ReadCounts]]:
     counts = ReadCounts()
-    for split, batch in unit_examples(unit, settings, vocabulary, counts):
-        for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
-            yield split, entry.tobytes(), token_ids.tobytes()
+    for portion in unit_examples(unit, settings, vocabulary):
+        counts.add(portion.counts)
+        for split, batch in portion.batches.items():
+            for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
+                yield split, entry.tobytes(), token_ids.tobytes()
     yield TaggedOutput(_COUNTS, counts)
 
 

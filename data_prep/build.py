@@ -4,6 +4,7 @@ The documents, the vocabulary and the settings in the manifest determine every b
 processes, the order of the files and their division into units, and interruptions do not change it.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -14,17 +15,17 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from data_prep import output
+from data_prep import directory
 from data_prep.archives import ReadError
 from data_prep.counts import ReadCounts, total_of
 from data_prep.examples import tokenize_function, unit_examples
 from data_prep.inputs import BuildInputs, require_text
 from data_prep.locks import taking_turns
+from data_prep.manifest import log_summary, write_manifest
 from data_prep.near_duplicates import find_near_duplicates
-from data_prep.output import write_manifest
 from data_prep.processes import RunAll, progress_bar, speed, start_workers
 from data_prep.settings import BuildSettings
-from data_prep.shuffle import (
+from data_prep.store import (
     NO_DOCUMENTS,
     ShardRange,
     ShardResult,
@@ -43,12 +44,6 @@ from electra_tf.files import StoreError, exists, is_remote, read_bytes, size_of,
 from electra_tf.text.vocabulary import Vocabulary
 
 _logger = logging.getLogger(__name__)
-
-# Text in a unit: some seconds of work, and little of a process's memory. Very large inputs have larger units, so that a
-# shard is not gathered from thousands of spills.
-_MIN_UNIT_BYTES = 4 * 2**20
-_MAX_UNIT_BYTES = 32 * 2**20
-_USUAL_NUM_UNITS = 1024
 
 _CONTINUES = "the same command continues the build"
 
@@ -69,9 +64,7 @@ def write_unit(task: tuple[Unit, Path]) -> ReadCounts:
     """
     assert _worker is not None
     unit, spill = task
-    counts = ReadCounts()
-    write_spill(spill, unit_examples(unit, *_worker, counts), counts)
-    return counts
+    return write_spill(spill, unit_examples(unit, *_worker))
 
 
 def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray, np.ndarray]) -> None:
@@ -93,8 +86,8 @@ def build(settings: BuildSettings) -> Manifest | None:
     """Builds the data set, or continues an earlier build, and returns the manifest, which is the last file written.
 
     Returns: None if it has done the part of one of several machines, and others have theirs to do.
-    Raises: UserError: see `BuildInputs.find`, `output.open_output` and `require_text`. Also: a file cannot be read or
-        too much is faulty, the disk is full, or a process was killed: after these, the same call continues the build.
+    Raises: UserError: see `BuildInputs.find`, `Build.opened` and `require_text`. Also: a file cannot be read or too
+        much is faulty, the disk is full, or a process was killed: after these, the same call continues the build.
     """
     if is_remote(settings.work_dir or settings.output_dir):
         raise UserError(
@@ -102,113 +95,157 @@ def build(settings: BuildSettings) -> Manifest | None:
             " (about the size of the data set)"
         )
     inputs = BuildInputs.find(settings)
-    with store_errors(f"output_dir={settings.output_dir} or its work_dir", "cannot be written to"):
-        return output.build_once(inputs.with_text_settings(settings), inputs, _write_data_set)
+    with (
+        store_errors(f"output_dir={settings.output_dir} or its work_dir", "cannot be written to"),
+        Build.opened(inputs.with_text_settings(settings), inputs) as build,
+    ):
+        return build.manifest or build.run()
 
 
-def _write_data_set(settings: BuildSettings, inputs: BuildInputs) -> int | None:
-    """Runs both phases and writes the manifest; returns the number of tokens read, without those of earlier runs.
+class Build:
+    """The work of one command on a data set, whose directory it has for itself.
 
-    Returns None if work units of other machines are missing: the last one to finish its part writes the shards.
+    Attributes:
+        manifest: of the data set, if it was finished before.
     """
-    _logger.info(
-        "reading %d files, %.1f MB, with %d processes",
-        len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
-    )  # fmt: skip
-    try:
-        with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
-            spills, num_tokens = _write_spills(settings, inputs, run_all)
+
+    def __init__(self, settings: BuildSettings, inputs: BuildInputs, manifest: Manifest | None) -> None:
+        self.manifest = manifest
+        self._settings = settings
+        self._inputs = inputs
+        self._begin = time.monotonic()
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, settings: BuildSettings, inputs: BuildInputs) -> Iterator["Build"]:
+        """Locks the directory, or a machine's part, until the end of the context, unless the data set is finished.
+
+        After a `ReadError`, and after errors that are no UserError, the work stays, and the same command continues it.
+
+        Raises: UserError: see `directory.finished_manifest` and `directory.open_output`.
+        """
+        configuration = inputs.configuration(settings)
+        files = [file.path for file in inputs.files]
+        with contextlib.ExitStack() as stack:
             with taking_turns(settings):
-                if settings.machine and exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
-                    _logger.info("part %s is done, and another machine has written the shards", settings.machine)
-                    return num_tokens
-                units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
-                if num_missing := len(spills) - len(units):
-                    _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
-                    return None
-                total = total_of(units.values())
-                require_text(settings, total, inputs.num_bytes)
-                results, token_counts = _write_shards(settings, inputs, total, runs_of(units), run_all)
-                write_manifest(settings, inputs, total, results, token_counts)
-            return num_tokens
-    except ReadError as error:
-        raise ReadError(f"{error}; {_CONTINUES}") from None
-    except BaseException as error:
-        if isinstance(error, StoreError) or not isinstance(error, UserError):
-            _logger.info("unfinished: %s", _CONTINUES)
-        raise
+                manifest = directory.finished_manifest(settings, configuration, files)
+                if manifest is None:
+                    sources = [settings.vocab_file, *files]
+                    stack.enter_context(directory.open_output(settings, configuration, sources))
+                else:
+                    directory.remove_intermediate(settings)
+            try:
+                yield cls(settings, inputs, manifest)
+            except UserError as error:  # corrected settings need another build
+                if not (isinstance(error, (ReadError, StoreError)) or settings.machine):  # others may be at work
+                    with contextlib.suppress(OSError, StoreError):  # the first error is the one to report
+                        directory.remove_build(settings)
+                raise
 
+    def finish(self, num_tokens: int) -> Manifest:
+        """Sums up the data set, whose manifest was written, and removes the intermediate files.
 
-def _write_spills(settings: BuildSettings, inputs: BuildInputs, run_all: RunAll) -> tuple[list[Path], int]:
-    """Writes the missing spills, or those in this machine's part.
+        Args:
+            num_tokens: those that were read since `opened`.
+        """
+        manifest = Manifest.load(self._settings.output_dir)
+        log_summary(manifest, time.monotonic() - self._begin, num_tokens)
+        with taking_turns(self._settings):
+            directory.remove_intermediate(self._settings)
+        return manifest
 
-    Returns: the spills of all units, and the number of tokens that this process and its workers read.
-    """
-    counts = ReadCounts()  # without those of an earlier process
-    spills: list[Path] = []
-    number, num_machines = settings.part
+    def run(self) -> Manifest | None:
+        """Runs both phases on local processes and writes the manifest.
 
-    def tasks(progress: tqdm) -> Iterator[tuple[Unit, Path]]:
-        num_done = 0
-        for unit in plan_units(inputs.files, unit_bytes_of(inputs), settings):
-            is_own = len(spills) % num_machines == number
-            spill = settings.build_dir / f"unit-{unit_name(unit)}"
-            spills.append(spill)
-            done = read_spill_counts(spill) if is_own else None
-            if not is_own:
-                progress.total -= sum(file_range.num_bytes for file_range in unit)
-            elif done is None:
-                yield unit, spill
-            else:
-                num_done += 1
-                # tqdm leaves `initial` out of the speed.
-                progress.initial += done.num_bytes
-                progress.update(done.num_bytes)
-        if num_done:
-            _logger.info("%d of %d work units were already done", num_done, len(spills))
+        Returns: None if work units of other machines are missing: the last one to finish its part writes the shards.
+        """
+        settings, inputs = self._settings, self._inputs
+        _logger.info(
+            "reading %d files, %.1f MB, with %d processes",
+            len(inputs.files), inputs.num_bytes / 1e6, settings.num_processes,
+        )  # fmt: skip
+        try:
+            with start_workers(settings.num_processes, set_up, settings, inputs.vocabulary) as run_all:
+                spills, num_tokens = self._write_spills(run_all)
+                with taking_turns(settings):
+                    is_written = settings.machine and exists(os.path.join(settings.output_dir, MANIFEST_FILE))
+                    if is_written:
+                        _logger.info("part %s is done, and another machine has written the shards", settings.machine)
+                    elif not self._write_shards(spills, run_all):
+                        return None
+        except ReadError as error:
+            raise ReadError(f"{error}; {_CONTINUES}") from None
+        except BaseException as error:
+            if isinstance(error, StoreError) or not isinstance(error, UserError):
+                _logger.info("unfinished: %s", _CONTINUES)
+            raise
+        return self.finish(num_tokens)
 
-    begin = time.monotonic()
-    with progress_bar(inputs.num_bytes) as progress:
-        for unit_counts in run_all(write_unit, tasks(progress)):
-            counts.add(unit_counts)
-            progress.set_postfix_str(speed(counts.num_tokens_read, time.monotonic() - begin), refresh=False)
-            progress.update(unit_counts.num_bytes)
-    return spills, counts.num_tokens_read
+    def _write_spills(self, run_all: RunAll) -> tuple[list[Path], int]:
+        """Writes the missing spills, or those in this machine's part.
 
+        Returns: the spills of all units, and the number of tokens that this process and its workers read.
+        """
+        settings, inputs = self._settings, self._inputs
+        num_tokens = 0  # without those of an earlier process
+        spills: list[Path] = []
+        number, num_machines = settings.part
 
-def unit_bytes_of(inputs: BuildInputs) -> int:
-    """The bytes of a unit. With others, a file with a fault in the middle would be read in other ranges, each up to it.
+        def tasks(progress: tqdm) -> Iterator[tuple[Unit, Path]]:
+            num_done = 0
+            for unit in plan_units(inputs.files, inputs.unit_bytes, settings):
+                is_own = len(spills) % num_machines == number
+                spill = settings.build_dir / f"unit-{unit_name(unit)}"
+                spills.append(spill)
+                done = read_spill_counts(spill) if is_own else None
+                if not is_own:
+                    progress.total -= sum(file_range.num_bytes for file_range in unit)
+                elif done is None:
+                    yield unit, spill
+                else:
+                    num_done += 1
+                    # tqdm leaves `initial` out of the speed.
+                    progress.initial += done.num_bytes
+                    progress.update(done.num_bytes)
+            if num_done:
+                _logger.info("%d of %d work units were already done", num_done, len(spills))
 
-    A power of two, so that a changed file hardly ever changes the units of the others.
-    """
-    return min(max(_MIN_UNIT_BYTES, 1 << (inputs.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)
+        with progress_bar(inputs.num_bytes) as progress:
+            begin = time.monotonic()
+            for counts in run_all(write_unit, tasks(progress)):
+                num_tokens += counts.num_tokens_read
+                progress.set_postfix_str(speed(num_tokens, time.monotonic() - begin), refresh=False)
+                progress.update(counts.num_bytes)
+        return spills, num_tokens
 
-
-def _write_shards(
-    settings: BuildSettings, inputs: BuildInputs, counts: ReadCounts, runs: list[Path], run_all: RunAll
-) -> tuple[list[ShardResult], np.ndarray]:
-    """Writes the missing shards.
-
-    Returns: the results of all shards, and the token counts of the training split, [V] int64.
-    """
-    ranges = shard_ranges(counts.split_record_bytes, settings.num_shards)
-    split_copies = find_split_copies(runs) if inputs.may_divide_twice(settings) else NO_DOCUMENTS
-    near_duplicates = NO_DOCUMENTS
-    if settings.near_duplicates:
-        _logger.info("comparing %d documents", counts.split_documents.total())
-        near_duplicates = find_near_duplicates(runs, settings.near_duplicates)
-    missing = [(runs, each, split_copies, near_duplicates) for each in ranges if _read_result(settings, each) is None]
-    _logger.info("writing %d shards", len(missing))
-    for _ in run_all(write_shard_of_spills, missing):
-        pass
-    results, token_counts = [], np.zeros(inputs.vocabulary.size, np.int64)
-    for each in ranges:
-        written = _read_result(settings, each)
-        assert written is not None
-        results.append(written[0])
-        if each.split == TRAIN_SPLIT:
-            token_counts += written[1]
-    return results, token_counts
+    def _write_shards(self, spills: list[Path], run_all: RunAll) -> bool:
+        """Writes the missing shards and the manifest; returns False if spills of other machines are missing."""
+        settings, inputs = self._settings, self._inputs
+        units = {spill: counts for spill in spills if (counts := read_spill_counts(spill))}
+        if num_missing := len(spills) - len(units):
+            _logger.info("part %s is done, %d work units of other parts are not", settings.machine, num_missing)
+            return False
+        total, runs = total_of(units.values()), runs_of(units)
+        require_text(settings, total, inputs.num_bytes)
+        ranges = shard_ranges(total.split_record_bytes, settings.num_shards)
+        split_copies = find_split_copies(runs) if inputs.may_divide_twice(settings) else NO_DOCUMENTS
+        near_duplicates = NO_DOCUMENTS
+        if settings.near_duplicates:
+            _logger.info("comparing %d documents", total.split_documents.total())
+            near_duplicates = find_near_duplicates(runs, settings.near_duplicates)
+        tasks = [(runs, each, split_copies, near_duplicates) for each in ranges if _read_result(settings, each) is None]
+        _logger.info("writing %d shards", len(tasks))
+        for _ in run_all(write_shard_of_spills, tasks):
+            pass
+        results, token_counts = [], np.zeros(inputs.vocabulary.size, np.int64)
+        for each in ranges:
+            written = _read_result(settings, each)
+            assert written is not None
+            results.append(written[0])
+            if each.split == TRAIN_SPLIT:
+                token_counts += written[1]
+        write_manifest(settings, inputs, total, results, token_counts)
+        return True
 
 
 def _result_path(settings: BuildSettings, shard_range: ShardRange) -> Path:

@@ -75,11 +75,16 @@ class ReadCounts:
             *earlier, num_earlier = self.faulty_files.get(path, [*fault, 0])
             self.faulty_files[path] = [*min(fault, earlier), num_bytes + num_earlier]
 
-    def leave_out(self, reason: str, path: str, offset: int | None, description: str) -> None:
-        """Counts a faulty record, and names it if it is one of the first. Its control characters are escaped."""
+    @classmethod
+    def of_fault(cls, reason: str, path: str, offset: int | None, description: str) -> "ReadCounts":
+        """The counts of a faulty record, which is left out. Its control characters are escaped."""
         text = DROPPED_CHARACTERS.sub(lambda control: repr(control[0])[1:-1], " ".join(description.split()))
-        record = [path, offset, text]
-        self.add(ReadCounts(num_documents_skipped=Counter({reason: 1}), faulty_records={reason: [record]}))
+        return cls(num_documents_skipped=Counter({reason: 1}), faulty_records={reason: [[path, offset, text]]})
+
+    @classmethod
+    def skipped(cls, reason: str) -> "ReadCounts":
+        """The counts of a document that is left out, and is no fault."""
+        return cls(num_documents_skipped=Counter({reason: 1}))
 
     @classmethod
     def from_json(cls, fields: dict) -> "ReadCounts":

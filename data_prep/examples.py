@@ -16,18 +16,15 @@ from itertools import accumulate, chain, count, pairwise
 
 import numpy as np
 
-from data_prep.counts import ReadCounts
+from data_prep.documents import Document
+from data_prep.groups import grouped
 from data_prep.near_duplicates import SIGNATURES, signatures_of
-from data_prep.readers.documents import Document, clean_document
 from data_prep.segments import CUT_DOCUMENT, CutDocument
 from data_prep.settings import BuildSettings
-from data_prep.shuffle import ENTRY, ExampleBatch, grouped, positions, token_dtype
-from data_prep.units import Unit, read_unit
+from data_prep.store import ENTRY, ExampleBatch, Portion, positions, token_dtype
+from data_prep.units import BATCH_CHARACTERS, Unit, read_batches
 from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
-
-# Characters in one call of the tokenizer: enough to hide the cost of the call, few enough for the cache.
-_BATCH_CHARACTERS = 2**18
 
 # 84 of 44,460 paragraphs of Wikipedia are longer. Chinese without spaces then runs at 6 MB/s, the worst text at 3 MB/s.
 _WINDOW_CHARACTERS = 2048
@@ -196,23 +193,17 @@ def tokenize_function(vocabulary: Vocabulary, settings: TextSettings) -> Callabl
     return tf.function(tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
 
-def unit_examples(
-    unit: Unit, settings: BuildSettings, vocabulary: Vocabulary, counts: ReadCounts
-) -> Iterator[tuple[str, ExampleBatch]]:
-    """Yields the examples of a unit's documents, each batch with its split; with `near_duplicates` signatures too.
-
-    What was read and left out is added to `counts`. Raises: UserError: see `read_unit`.
-    """
+def unit_examples(unit: Unit, settings: BuildSettings, vocabulary: Vocabulary) -> Iterator[Portion]:
+    """Yields the examples of a unit's documents, and what was read and left out. Raises: UserError: see `read_unit`."""
     tokenize = tokenize_function(vocabulary, settings.text_settings)
     segmenter = SentenceSegmenter(settings.sentences, settings.language)
-    cleaned = (clean_document(document, settings, counts) for document in read_unit(unit, settings, counts))
-    kept = filter(None, cleaned)
-    for documents in grouped(kept, lambda document: sum(map(len, document.lines)), _BATCH_CHARACTERS):
+    cut_document = CUT_DOCUMENT[settings.examples]
+    for documents, counts in read_batches(unit, settings):
         sentences = [segmenter.sentences(document) for document in documents]
         lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
         flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         # A single document may be much longer than a batch.
-        for some_lines in grouped(lines, len, 2 * _BATCH_CHARACTERS):
+        for some_lines in grouped(lines, len, 2 * BATCH_CHARACTERS):
             ragged = tokenize(some_lines)
             flat_ids.append(ragged.flat_values.numpy())
             lengths.append(ragged.row_lengths().numpy())
@@ -230,14 +221,16 @@ def unit_examples(
             split = HELD_OUT_SPLIT if is_held_out(digest, settings.held_out_fraction) else TRAIN_SPLIT
             by_split[split].append((digest, rows, segmenter.splits(document)))
         counts.num_tokens_dropped += len(token_ids)
+        batches, signatures = {}, []
         for split, of_split in by_split.items():
-            cut_document = CUT_DOCUMENT[settings.examples]
             batch = cut_documents(of_split, token_ids, cut_document, settings.max_seq_length, vocabulary)
-            entries = batch.entries
+            batches[split] = batch
             counts.split_documents[split] += len(of_split)
             counts.split_record_bytes[split] += batch.num_record_bytes
             counts.num_tokens_dropped -= batch.num_text_tokens
-            yield split, batch
             if settings.near_duplicates:
-                numbers = entries["document"][entries["is_first"]].tolist()
-                yield SIGNATURES, signatures_of(numbers, [token_ids[rows[0] : rows[-1]] for _, rows, _ in of_split])
+                numbers = batch.entries["document"][batch.entries["is_first"]].tolist()
+                signatures.append(signatures_of(numbers, [token_ids[rows[0] : rows[-1]] for _, rows, _ in of_split]))
+        if signatures:
+            batches[SIGNATURES] = ExampleBatch.concatenate(signatures)
+        yield Portion(batches, counts)

@@ -9,11 +9,11 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 from data_prep.counts import ReadCounts, join_faults, left_out, named_faults, require_few_faults
-from data_prep.readers.documents import Document
+from data_prep.documents import Document
 from data_prep.settings import BuildSettings, CommandSettings
 from data_prep.sources import SourceFile, find_files
 from data_prep.units import TextLimit, plan_units, read_unit
@@ -26,12 +26,18 @@ from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
 
+# Text in a unit: some seconds of work, and little of a process's memory. Very large inputs have larger units, so that a
+# shard is not gathered from thousands of spills.
+_MIN_UNIT_BYTES = 4 * 2**20
+_MAX_UNIT_BYTES = 32 * 2**20
+_USUAL_NUM_UNITS = 1024
+
 # The sample: the beginnings of some files.
 _MAX_FILES = 16
 _SAMPLE_CHARACTERS = 500_000
-_UNIT_BYTES = 2**16  # read at once, except of a book or a compressed file
+_SAMPLE_UNIT_BYTES = 2**16  # read at once, except of a book or a compressed file
 _MAX_UNITS = 32  # of a file
-_MAX_TEXT_BYTES = _MAX_UNITS * _UNIT_BYTES  # of a unit that is a whole big file
+_MAX_TEXT_BYTES = _MAX_UNITS * _SAMPLE_UNIT_BYTES  # of a unit that is a whole big file
 
 _MANY_UNKNOWN, _MAX_UNKNOWN = 0.05, 0.5  # of the characters: a warning and an error
 _MANY_UNKNOWN_TOKENS = 0.01  # of all tokens; a vocabulary of a language has far less in its own texts
@@ -79,6 +85,14 @@ class BuildInputs:
     def num_bytes(self) -> int:
         return sum(file.num_bytes for file in self.files)
 
+    @property
+    def unit_bytes(self) -> int:
+        """The bytes of a unit. With others, a file with a fault would be read in other ranges, each up to its fault.
+
+        A power of two, so that a changed file hardly ever changes the units of the others.
+        """
+        return min(max(_MIN_UNIT_BYTES, 1 << (self.num_bytes // _USUAL_NUM_UNITS).bit_length()), _MAX_UNIT_BYTES)
+
     def may_divide_twice(self, settings: BuildSettings) -> bool:
         """Whether equal texts may be divided into sentences in two ways, of which one is dropped."""
         are_sentences = {file.format in ("text", "sentences") for file in self.files}
@@ -98,10 +112,14 @@ def require_readable(files: Sequence[SourceFile], settings: CommandSettings) -> 
     """
     known = ReadCounts()
     for index, group in groupby(files, lambda file: file.input_index):
-        counts, of_input = ReadCounts(), list(group)
+        counts, of_input, has_documents = ReadCounts(), list(group), False
         sample = [file for file in of_input if file.fault]
         sample += _sample_files([file for file in of_input if not file.fault])
-        has_documents = any(document for file in sample for document in _first_documents(file, settings, counts))
+        for item in chain.from_iterable(_first_items(file, settings) for file in sample):
+            if isinstance(item, Document):
+                has_documents = True
+                break
+            counts.add(item)
         if counts.faulty_records and not has_documents:
             faults = join_faults(named_faults(counts))
             raise UserError(f"input={settings.inputs[index]}: nothing of a sample can be read: {faults}")
@@ -208,8 +226,10 @@ def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
     sample, begins = _sample_files(files), []
     for file in sample:
         begin, num_characters = "", _SAMPLE_CHARACTERS // len(sample)
-        for document in _first_documents(file, settings, ReadCounts()):
-            begin += "\n".join(document.lines)[: num_characters - len(begin)] + "\n"
+        for item in _first_items(file, settings):
+            if not isinstance(item, Document):
+                continue
+            begin += "\n".join(item.lines)[: num_characters - len(begin)] + "\n"
             if len(begin) > num_characters:
                 break
         begins.append(begin)
@@ -220,7 +240,7 @@ def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:
     return [files[len(files) * index // _MAX_FILES] for index in range(_MAX_FILES)] if files[_MAX_FILES:] else files
 
 
-def _first_documents(file: SourceFile, settings: CommandSettings, counts: ReadCounts) -> Iterator[Document]:
+def _first_items(file: SourceFile, settings: CommandSettings) -> Iterator[Document | ReadCounts]:
     with contextlib.suppress(TextLimit):
-        for unit in islice(plan_units([file], _UNIT_BYTES, settings), _MAX_UNITS):
-            yield from read_unit(unit, settings, counts, _MAX_TEXT_BYTES)
+        for unit in islice(plan_units([file], _SAMPLE_UNIT_BYTES, settings), _MAX_UNITS):
+            yield from read_unit(unit, settings, _MAX_TEXT_BYTES)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.shuffle import ENTRY, ExampleBatch, ShardRange, gather
+from data_prep.store import ENTRY, ExampleBatch, ShardRange, gather
 
 SIGNATURES = "signatures"  # beside the splits in a run
 

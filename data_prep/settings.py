@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 import pydantic
 from pydantic import Field
 
-from data_prep.readers.documents import identified_code, language_identifier
-from data_prep.readers.wiki_names import parsed_names
+from data_prep.documents import identified_code, language_identifier
+from data_prep.wikitext.names import parsed_names
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.data.manifest import DatasetSettings
 from electra_tf.files import is_remote, open_binary, store_errors

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from data_prep import archives
 from data_prep.archives import FileFault, read_errors
+from data_prep.documents import BYTE_ORDER_MARK
 from data_prep.readers import FORMATS
-from data_prep.readers.documents import BYTE_ORDER_MARK
 from data_prep.readers.encoding import check_is_text
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError

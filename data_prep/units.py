@@ -27,8 +27,9 @@ from data_prep.boundaries import (
     text_of_range,
 )
 from data_prep.counts import ReadCounts
+from data_prep.documents import Origin, clean_documents
+from data_prep.groups import grouped
 from data_prep.readers import FORMATS, Document, tables
-from data_prep.readers.documents import Origin
 from data_prep.readers.encoding import checked_text, many_controls
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.readers.text import begins_json_line
@@ -38,6 +39,9 @@ from data_prep.sources import SourceFile
 from electra_tf.data.manifest import DatasetSettings
 from electra_tf.files import open_binary
 
+# Characters in one call of the tokenizer: enough to hide the cost of the call, few enough for the cache.
+BATCH_CHARACTERS = 2**18
+_OMISSION_CHARACTERS = 2**8  # as which one counts: so a file of nothing else is not gathered whole
 # A compressed text file expands to about this many times its size.
 _USUAL_COMPRESSION = 4
 _MAX_WHOLE_BYTES = 4 * MAX_DOCUMENT_CHARACTERS  # of a file that is one document, to read it for a sample
@@ -81,36 +85,46 @@ def unit_name(unit: Unit) -> str:
 
 
 def read_unit(
-    unit: Unit, settings: DatasetSettings, counts: ReadCounts, max_text_bytes: float = math.inf
-) -> Iterator[Document]:
-    """Yields the documents of a unit and adds what was read, and what was left out, to `counts`.
+    unit: Unit, settings: DatasetSettings, max_text_bytes: float = math.inf
+) -> Iterator[Document | ReadCounts]:
+    """Yields the documents of a unit, and counts of the bytes that were read and of what was left out.
 
     Raises: ReadError: a file cannot be read. TextLimit: a file that is not small has more than `max_text_bytes`.
     """
     for file_range in unit:
         file = file_range.file
-        counts.num_bytes += file_range.num_bytes
+        yield ReadCounts(num_bytes=file_range.num_bytes)
         try:
             if file.fault:
                 raise file.fault
             with read_errors(file.path), contextlib.ExitStack() as stack:
                 for path, stream in _streams(file_range, stack, settings):
                     try:
-                        for document in _documents(file_range, stream, path, settings, counts, max_text_bytes):
-                            if many_controls("".join(document.lines)):
-                                begin = document.lines[0][:40]
-                                counts.leave_out("documents of control characters", path, None, begin)
+                        for item in _documents(file_range, stream, path, settings, max_text_bytes):
+                            if isinstance(item, Document) and many_controls("".join(item.lines)):
+                                begin = item.lines[0][:40]
+                                yield ReadCounts.of_fault("documents of control characters", path, None, begin)
                             else:
-                                yield document
+                                yield item
                     except FileFault as fault:
-                        _add_fault(counts, path, file_range, fault)
+                        yield _faulty(path, file_range, fault)
         except FileFault as fault:
-            _add_fault(counts, file.path, file_range, fault)
+            yield _faulty(file.path, file_range, fault)
 
 
-def _add_fault(counts: ReadCounts, path: str, file_range: FileRange, fault: FileFault) -> None:
+def read_batches(unit: Unit, settings: DatasetSettings) -> Iterator[tuple[list[Document], ReadCounts]]:
+    """Yields the documents of a unit, cleaned, some at a time, with their counts. Raises: see `read_unit`."""
+    for items in grouped(read_unit(unit, settings), _num_characters, BATCH_CHARACTERS):
+        yield clean_documents(items, settings)
+
+
+def _num_characters(item: Document | ReadCounts) -> int:
+    return sum(map(len, item.lines)) if isinstance(item, Document) else _OMISSION_CHARACTERS
+
+
+def _faulty(path: str, file_range: FileRange, fault: FileFault) -> ReadCounts:
     num_bytes = file_range.num_bytes if path == file_range.file.path else 0
-    counts.add(ReadCounts(faulty_files={path: [file_range.begin, *fault.args, num_bytes]}))
+    return ReadCounts(faulty_files={path: [file_range.begin, *fault.args, num_bytes]})
 
 
 def _streams(
@@ -138,16 +152,15 @@ def _documents(
     stream: BinaryIO,
     path: str,
     settings: DatasetSettings,
-    counts: ReadCounts,
     max_text_bytes: float,
-) -> Iterator[Document]:
+) -> Iterator[Document | ReadCounts]:
     file, begin = file_range.file, file_range.begin
     # How much text comes before byte `begin` of a compressed file is unknown.
     offset, place = (0, f"{path} from byte {begin} on") if file.compression and begin else (begin, path)
     origin = Origin(place, offset, file_range.header, is_later=begin > 0)
     read_rows = functools.partial(tables.read_rows, rows_are_sentences=file.format == "sentences")
     if file.table and file_range.end is not None:
-        yield from read_rows(stream, origin, settings, counts, file_range.end)
+        yield from read_rows(stream, origin, settings, file_range.end)
         return
     stream = archives.buffered(stream)
     if not origin.is_later and tables.table_of(archives.begin_of(stream)):
@@ -156,7 +169,7 @@ def _documents(
             archives.raise_error_of(stream)
             copy.seek(0)
             with read_errors(path):
-                yield from read_rows(copy, origin, settings, counts)
+                yield from read_rows(copy, origin, settings)
         return
     is_small = file_range.end is None and not file.is_archive
 
@@ -168,7 +181,7 @@ def _documents(
             yield block
 
     joined = archives.joined(text())
-    yield from FORMATS[file.format].documents(joined, origin, settings, counts)
+    yield from FORMATS[file.format].documents(joined, origin, settings)
     archives.raise_error_of(joined)
 
 

@@ -15,10 +15,9 @@ from typing import Any
 from data_prep.counts import ReadCounts, require_few_faults, total_of, warn_of_mark
 from data_prep.inputs import require_known, require_readable, require_undamaged, sample_text
 from data_prep.processes import RunAll, progress_bar, speed, start_workers
-from data_prep.readers.documents import clean_document
 from data_prep.settings import VocabularySettings
 from data_prep.sources import SourceFile, find_files
-from data_prep.units import Unit, plan_units, read_unit
+from data_prep.units import Unit, plan_units, read_batches
 from electra_tf.config.errors import UserError
 from electra_tf.files import exists, is_directory, is_remote, make_directory, store_errors, write_atomically
 
@@ -70,9 +69,10 @@ def count_unit(unit: Unit) -> tuple[Counter[str], ReadCounts]:
     """Counts the words of a unit. Raises: ReadError: see `read_unit`."""
     assert _settings is not None and _word_counter is not None
     counts = ReadCounts()
-    for document in read_unit(unit, _settings, counts):
-        if cleaned := clean_document(document, _settings, counts):
-            _word_counter.add(cleaned.lines)
+    for documents, of_batch in read_batches(unit, _settings):
+        counts.add(of_batch)
+        for document in documents:
+            _word_counter.add(document.lines)
     return _word_counter.take(), counts
 
 

@@ -32,11 +32,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_prep.counts import ReadCounts
 from data_prep.examples import SentenceSegmenter, document_hash, is_held_out, random_source
-from data_prep.readers.documents import clean_document
 from data_prep.sources import SourceFile, find_files
-from data_prep.units import plan_units, read_unit
+from data_prep.units import plan_units, read_batches
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
@@ -118,12 +116,12 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
 
     tokenizer = BasicTokenizer(manifest.text_settings)
     segmenter = SentenceSegmenter(manifest.sentences, manifest.language)
-    counts, documents, num_copies = ReadCounts(), {}, 0
+    num_read, documents, num_copies = 0, {}, 0
     for name, group in itertools.groupby(files, key=attrgetter("format")):
-        for unit in plan_units(group, _UNIT_BYTES, manifest):
-            for text in read_unit(unit, manifest, counts):
-                if (document := clean_document(text, manifest, counts)) is None:
-                    continue
+        units = plan_units(group, _UNIT_BYTES, manifest)
+        for read, counts in (batch for unit in units for batch in read_batches(unit, manifest)):
+            num_read += counts.num_documents_read
+            for document in read:
                 digest = document_hash(manifest.seed, document.lines)
                 if not is_held_out(digest, manifest.held_out_fraction):
                     continue
@@ -131,7 +129,7 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
                 if sentences := words_of(segmenter.sentences(document), tokenizer):
                     num_copies += digest in documents
                     documents[digest] = HeldOutDocument(name, random_source(digest), sentences)
-    num_read, num_held_out = counts.num_documents_read, len(documents) + (not manifest.drop_duplicates) * num_copies
+    num_held_out = len(documents) + (not manifest.drop_duplicates) * num_copies
     expected = (manifest.counts.num_documents_read, manifest.splits[HELD_OUT_SPLIT].num_documents)
     if (num_read, num_held_out) != expected:
         raise UserError(

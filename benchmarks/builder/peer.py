@@ -29,7 +29,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from data_prep.examples import cut_documents, document_hash, is_held_out
 from data_prep.segments import carried_segments
-from data_prep.shuffle import ExampleBatch
+from data_prep.store import ExampleBatch
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.data.records import ExampleSerializer

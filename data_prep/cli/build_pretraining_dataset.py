@@ -48,9 +48,9 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
 
 
 def run(flags: Namespace) -> None:
-    """Builds or checks a data set. Raises: UserError: see `build.build`, `beam.run` and `output.verify`."""
+    """Builds or checks a data set. Raises: UserError: see `build.build`, `beam.run` and `manifest.verify`."""
     if flags.verify is not None:
-        from data_prep.output import verify
+        from data_prep.manifest import verify
 
         verify(flags.verify)
     elif flags.runner is None:

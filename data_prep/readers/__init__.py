@@ -1,6 +1,6 @@
 """Readers turn files into documents. A format is a function and a line in `FORMATS`."""
 
-from data_prep.readers.documents import Document, TextFormat
+from data_prep.documents import Document, TextFormat
 from data_prep.readers.tables import read_rows
 from data_prep.readers.text import (
     begins_json_line,
@@ -11,9 +11,9 @@ from data_prep.readers.text import (
     read_sentences,
     read_whole_text,
 )
-from data_prep.readers.wiki_names import header_of
 from data_prep.readers.wikiextractor import begins_wikiextractor_article, is_json_layout, read_wikiextractor
 from data_prep.readers.wikipedia import begins_page, read_wikipedia
+from data_prep.wikitext.names import header_of
 
 __all__ = ["FORMATS", "Document", "TextFormat"]
 

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from data_prep.archives import error_of
 from data_prep.counts import ReadCounts
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
+from data_prep.documents import BYTE_ORDER_MARK, Document, Origin
 
 # A longer document is cut. A worker holds a few documents of this size in memory; no article is that long.
 MAX_DOCUMENT_CHARACTERS = 2**22
@@ -120,18 +120,24 @@ class LineReader:
             yield from block.decode().removesuffix("\n").split("\n")
 
 
-def collect_documents(lines: Iterable[str | None], has_paragraphs: bool, counts: ReadCounts) -> Iterator[Document]:
+def collect_documents(
+    lines: Iterable[str | ReadCounts | None], has_paragraphs: bool
+) -> Iterator[Document | ReadCounts]:
     """Gathers lines into documents, and cuts documents longer than `MAX_DOCUMENT_CHARACTERS`.
 
     Args:
         lines: stripped lines, or see `split_lines`; blank ones are left out. None ends a document; lines after the last
-            None are dropped.
+            None are dropped. Counts are yielded as they are.
     """
     document: list[str] = []
     num_characters = 0
     for line in lines:
+        if isinstance(line, ReadCounts):
+            yield line
+            continue
         if document and (line is None or num_characters + len(line) > MAX_DOCUMENT_CHARACTERS):
-            counts.num_documents_cut += line is not None
+            if line is not None:
+                yield ReadCounts(num_documents_cut=1)
             yield Document(document, has_paragraphs)
             document, num_characters = [], 0
         if line:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from data_prep.archives import FileFault
 from data_prep.counts import ReadCounts
-from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin
+from data_prep.documents import WITHOUT_TEXT, Document, Origin
 from data_prep.readers.lines import collect_documents, split_lines
 from electra_tf.data.manifest import DatasetSettings
 
@@ -39,10 +39,9 @@ def read_rows(
     stream: BinaryIO,
     origin: Origin,
     settings: DatasetSettings,
-    counts: ReadCounts,
     end: int | None = None,
     rows_are_sentences: bool = False,
-) -> Iterator[Document]:
+) -> Iterator[Document | ReadCounts]:
     """The documents of the rows from `origin.offset` to `end` (None: the end of the table). See `TextFormat`.
 
     A row without text is counted as skipped.
@@ -52,16 +51,16 @@ def read_rows(
     layout = "join" if rows_are_sentences else settings.layout
     texts = _texts(_open(stream), origin, end, settings.text_field)
 
-    def lines() -> Iterator[str | None]:
+    def lines() -> Iterator[str | ReadCounts | None]:
         for i, text in enumerate(texts):
             if not rows_are_sentences and (not text or text.isspace()):
-                counts.num_documents_skipped[WITHOUT_TEXT] += 1
+                yield ReadCounts.skipped(WITHOUT_TEXT)
             yield from split_lines(text or "", layout)
             if not rows_are_sentences or (i + 1) % settings.lines_per_document == 0:
                 yield None
         yield None
 
-    return collect_documents(lines(), has_paragraphs=not rows_are_sentences and layout != "keep", counts=counts)
+    return collect_documents(lines(), has_paragraphs=not rows_are_sentences and layout != "keep")
 
 
 def row_ranges(stream: BinaryIO, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:

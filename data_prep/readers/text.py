@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from typing import BinaryIO
 
 from data_prep.counts import ReadCounts
-from data_prep.readers.documents import WITHOUT_TEXT, Document, Origin, RecordFault, read_or_skip
+from data_prep.documents import WITHOUT_TEXT, Document, Origin, RecordFault, read_or_skip
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents, split_lines
 from electra_tf.data.manifest import DatasetSettings
 
@@ -32,15 +32,13 @@ _SENTENCE_END = re.compile(r"""[.!?:;][)\]"'”’_*]*$""")
 _HYPHENATED_END = re.compile(r"\w-$")
 
 
-def read_plain_text(
-    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
-) -> Iterator[Document]:
+def read_plain_text(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
     """Documents of plain text, one sentence or paragraph per line; a blank line ends a document. See `TextFormat`."""
     keeps = settings.layout == "keep"
     lines = map(str.rstrip if keeps else str.strip, LineReader(stream, origin).decoded_lines())
     pairs = pairwise(chain([""], lines, [""]))
     documents = (("\n" if keeps and before else "") + line if line else None for before, line in pairs)
-    return collect_documents(documents, has_paragraphs=False, counts=counts)
+    return collect_documents(documents, has_paragraphs=False)
 
 
 def begins_plain_text_document(line: bytes) -> bool:
@@ -49,9 +47,7 @@ def begins_plain_text_document(line: bytes) -> bool:
     return not line.strip() or not line.decode("utf-8", errors="replace").strip()
 
 
-def read_sentences(
-    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
-) -> Iterator[Document]:
+def read_sentences(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
     """Documents of `settings.lines_per_document` lines, blank ones included. See `TextFormat`.
 
     The stream begins at a multiple of that number of lines.
@@ -70,24 +66,22 @@ def read_sentences(
             yield unfinished.strip()
         yield None
 
-    return collect_documents(lines(), has_paragraphs=False, counts=counts)
+    return collect_documents(lines(), has_paragraphs=False)
 
 
-def read_whole_text(
-    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
-) -> Iterator[Document]:
+def read_whole_text(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
     """The document of a file of OpenWebText, with one paragraph per line. See `TextFormat`."""
-    return collect_documents(chain(LineReader(stream, origin), [None]), has_paragraphs=True, counts=counts)
+    return collect_documents(chain(LineReader(stream, origin), [None]), has_paragraphs=True)
 
 
-def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts) -> Iterator[Document]:
+def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
     """The document of a book; several documents if it exceeds `MAX_DOCUMENT_CHARACTERS`. See `TextFormat`."""
     lines: list[str] = []
     num_characters = 0
     for line in LineReader(stream, origin):
         if line and num_characters and num_characters + len(line) > MAX_DOCUMENT_CHARACTERS:
             yield Document(_paragraphs(lines), has_paragraphs=True)
-            counts.num_documents_cut += 1
+            yield ReadCounts(num_documents_cut=1)
             lines, num_characters = [], 0
         # Consecutive blank lines are kept as one.
         if line or (lines and lines[-1]):
@@ -129,27 +123,33 @@ def read_json_lines(
     stream: BinaryIO,
     origin: Origin,
     settings: DatasetSettings,
-    counts: ReadCounts,
     convert: Callable[[str], str] = str,
-) -> Iterator[Document]:
+) -> Iterator[Document | ReadCounts]:
     """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
 
     A line with null or white space in this field is counted as skipped, and so is one that is no JSON object with a
     string or null in it. `convert` is applied to each document's text.
     """
 
-    def lines() -> Iterator[str | None]:
-        read = functools.partial(_text, text_field=settings.text_field, counts=counts)
+    def lines() -> Iterator[str | ReadCounts | None]:
+        read = functools.partial(_text, text_field=settings.text_field)
         for offset, raw_line in LineReader(stream, origin, MAX_JSON_LINE_BYTES).raw_lines():
-            if raw_line and not raw_line.isspace():
-                text = read_or_skip(read, raw_line, Origin(origin.path, offset), "", counts)
-                yield from split_lines(convert(text or ""), settings.layout)
+            if not raw_line or raw_line.isspace():
+                continue
+            text = read_or_skip(read, raw_line, Origin(origin.path, offset))
+            if isinstance(text, ReadCounts):
+                yield text
+            elif not text:
+                yield ReadCounts.skipped(WITHOUT_TEXT)
+            else:
+                yield from split_lines(convert(text), settings.layout)
                 yield None
 
-    return collect_documents(lines(), has_paragraphs=settings.layout != "keep", counts=counts)
+    return collect_documents(lines(), has_paragraphs=settings.layout != "keep")
 
 
-def _text(raw_line: bytes, text_field: str, counts: ReadCounts) -> str:
+def _text(raw_line: bytes, text_field: str) -> str:
+    """The text in a line of JSON; "" if it has none."""
     line = raw_line.decode()
     try:
         fields = json.loads(line)
@@ -159,7 +159,6 @@ def _text(raw_line: bytes, text_field: str, counts: ReadCounts) -> str:
     if text is not None and not isinstance(text, str):
         raise RecordFault(f"lines without a string in text_field={text_field}", line.strip()[:100])
     if not text or text.isspace():
-        counts.num_documents_skipped[WITHOUT_TEXT] += 1
         return ""
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")

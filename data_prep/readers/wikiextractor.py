@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from data_prep.archives import FileFault, begin_of, buffered, error_of
 from data_prep.counts import ReadCounts
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin
+from data_prep.documents import BYTE_ORDER_MARK, Document, Origin
 from data_prep.readers.lines import LineReader, collect_documents
 from data_prep.readers.text import read_json_lines
 from electra_tf.data.manifest import DatasetSettings
@@ -16,9 +16,7 @@ _ARTICLE_BEGIN = re.compile(rb"<doc id=.*>\s*\Z")
 _ARTICLE_END = "</doc>"
 
 
-def read_wikiextractor(
-    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
-) -> Iterator[Document]:
+def read_wikiextractor(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
     """The articles of a WikiExtractor file; the first line of each is its title. See `TextFormat`.
 
     Raises: FileFault: the content is in neither layout.
@@ -27,9 +25,9 @@ def read_wikiextractor(
     begin = begin_of(stream).removeprefix(BYTE_ORDER_MARK).lstrip()
     if is_json_layout(origin.header if origin.is_later else begin):
         settings = settings.model_copy(update={"text_field": "text", "layout": "join"})
-        return read_json_lines(stream, origin, settings, counts, convert=_unescaped)
+        return read_json_lines(stream, origin, settings, convert=_unescaped)
     if origin.is_later or not begin or begin.startswith(b"<doc "):
-        return collect_documents(_lines_of_articles(stream, origin, counts), has_paragraphs=True, counts=counts)
+        return collect_documents(_lines_of_articles(stream, origin), has_paragraphs=True)
     description = f"begins with {begin[:20]!r}; expected WikiExtractor output, or the right format in input"
     raise FileFault("files in another format", description)
 
@@ -44,7 +42,7 @@ def is_json_layout(begin: bytes) -> bool:
     return begin.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
-def _lines_of_articles(stream: BinaryIO, origin: Origin, counts: ReadCounts) -> Iterator[str | None]:
+def _lines_of_articles(stream: BinaryIO, origin: Origin) -> Iterator[str | ReadCounts | None]:
     """The lines between tags, and None at the end of each article. What is no whole article is left out."""
     article: list[str] = []  # the tag and the lines of an article whose end was not read yet
     begin = 0
@@ -53,7 +51,7 @@ def _lines_of_articles(stream: BinaryIO, origin: Origin, counts: ReadCounts) -> 
         line = raw_line.decode().strip()
         if begins_wikiextractor_article(raw_line):
             if article and not (offset == 0 and error_of(stream)):  # else the fault is counted
-                counts.leave_out("articles without </doc>", origin.path, begin, article[0][:80])
+                yield ReadCounts.of_fault("articles without </doc>", origin.path, begin, article[0][:80])
             article, begin, is_outside = [line], offset, False
         elif article and line == _ARTICLE_END:
             yield from map(_unescaped, article[1:])
@@ -62,7 +60,7 @@ def _lines_of_articles(stream: BinaryIO, origin: Origin, counts: ReadCounts) -> 
         elif article:
             article.append(line)
         elif line and not is_outside:
-            counts.leave_out("text outside articles", origin.path, offset, line[:80])
+            yield ReadCounts.of_fault("text outside articles", origin.path, offset, line[:80])
             is_outside = True
 
 

@@ -13,9 +13,9 @@ from typing import BinaryIO
 
 from data_prep.archives import BUFFER_BYTES, FileFault, error_of
 from data_prep.counts import ReadCounts
-from data_prep.readers.documents import BYTE_ORDER_MARK, Document, Origin, RecordFault, read_or_skip
-from data_prep.readers.wiki_names import Wiki, header_of, normalized, wiki_of
-from data_prep.readers.wikitext import plain_text
+from data_prep.documents import BYTE_ORDER_MARK, Document, Origin, RecordFault, read_or_skip
+from data_prep.wikitext.names import Wiki, header_of, normalized, wiki_of
+from data_prep.wikitext.prose import plain_text
 from electra_tf.data.manifest import DatasetSettings
 
 # `#REDIRECT [[X]]`, and the word in other languages. An article may begin with a numbered list: `# [[X]]`, `#1 [[X]]`.
@@ -33,9 +33,7 @@ _PAGE_END = b"</page>"
 _EXPORT_BEGIN = re.compile(rb"<(?:\?xml|mediawiki|!--|page[\s/>]|/mediawiki>)")
 
 
-def read_wikipedia(
-    stream: BinaryIO, origin: Origin, settings: DatasetSettings, counts: ReadCounts
-) -> Iterator[Document]:
+def read_wikipedia(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
     """The articles of a MediaWiki XML export at their last revisions; the first line of each is its title.
 
     Other pages are counted as skipped. This depends on the page and on the header of the export, which is in
@@ -53,18 +51,26 @@ def read_wikipedia(
             wiki = wiki_of(header_of(content) or origin.header, settings.language, settings.wikipedia_names)
             continue
         source, end, _ = content.partition(_PAGE_END)
-        page = read_or_skip(_parsed, source + end, Origin(origin.path, offset), "", counts)
-        if page is None:
+        page = read_or_skip(_parsed, source + end, Origin(origin.path, offset))
+        if isinstance(page, ReadCounts):
+            yield page
             continue
-        to_text = partial(plain_text, wiki=wiki, dropped=counts.templates_dropped)
         title = page.findtext("title", "").strip()
         text = page.findtext("revision[last()]/text") or ""  # empty if it was suppressed or is stored elsewhere
         if reason := _reason_to_skip(page, title, text, settings, wiki):
-            counts.num_documents_skipped[reason] += 1
-        elif paragraphs := read_or_skip(to_text, text, Origin(origin.path, offset), title, counts):
+            yield ReadCounts.skipped(reason)
+            continue
+        prose = read_or_skip(partial(plain_text, wiki=wiki), text, Origin(origin.path, offset), title)
+        if isinstance(prose, ReadCounts):
+            yield prose
+            continue
+        paragraphs, dropped = prose
+        if dropped:
+            yield ReadCounts(templates_dropped=dropped)
+        if paragraphs:
             yield Document([title, *paragraphs] if title else paragraphs, has_paragraphs=True)
-        elif paragraphs is not None:
-            counts.num_documents_skipped["pages without text"] += 1
+        else:
+            yield ReadCounts.skipped("pages without text")
 
 
 def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: DatasetSettings, wiki: Wiki) -> str:

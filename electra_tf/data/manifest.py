@@ -19,7 +19,7 @@ from electra_tf.data.tables import read_existing
 from electra_tf.text.vocabulary import TextSettings, Vocabulary
 
 SCHEMA_VERSION = 4
-READER_VERSION = 2  # greater after each change by which equal files give other text or examples
+READER_VERSION = 3  # greater after each change by which equal files give other text or examples
 MANIFEST_FILE = "manifest.json"
 TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
@@ -146,7 +146,7 @@ class DatasetSettings(_Model):
     wikipedia_names: str = Field(
         "",
         description="file with names of a wiki's templates, namespaces and sections that add to or replace those of"
-        " data_prep/readers/wikipedia_names.yaml, in the same form",
+        " data_prep/wikitext/wikipedia_names.yaml, in the same form",
     )
 
 

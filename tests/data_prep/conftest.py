@@ -20,13 +20,14 @@ import pytest
 import zstandard
 
 from data_prep.counts import ReadCounts
+from data_prep.documents import Origin
 from data_prep.readers import FORMATS
-from data_prep.readers.documents import Origin
 from data_prep.settings import BuildSettings
 from data_prep.sources import find_files
 from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.data.manifest import DatasetSettings
 from electra_tf.files import names_in, read_bytes
+from tests.data_prep.reading import documents_of
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 NUM_WORDS = 40
@@ -106,9 +107,9 @@ def read_units() -> Callable[..., list[list[str]]]:
     """`read_units(units, counts)`: the lines of their documents."""
 
     def lines_of_documents(units: list[Unit], counts: ReadCounts | None = None) -> list[list[str]]:
-        counts = counts or ReadCounts()
         units = copy.deepcopy(units)  # by the methods that also send them to another process
-        return [document.lines for unit in units for document in read_unit(unit, READER_SETTINGS, counts)]
+        items = (item for unit in units for item in read_unit(unit, READER_SETTINGS))
+        return [document.lines for document in documents_of(items, counts)]
 
     return lines_of_documents
 
@@ -122,8 +123,8 @@ def read() -> Callable[..., list[list[str]]]:
     ) -> list[list[str]]:
         stream = io.BytesIO(content.encode() if isinstance(content, str) else content)
         origin = Origin("file.txt", offset)
-        documents = FORMATS[format_name].documents(stream, origin, READER_SETTINGS, counts or ReadCounts())
-        return [document.lines for document in documents]
+        items = FORMATS[format_name].documents(stream, origin, READER_SETTINGS)
+        return [document.lines for document in documents_of(items, counts)]
 
     return lines_of_documents
 

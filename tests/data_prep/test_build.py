@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from data_prep import build as build_module
 from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import MANIFEST_FILE, Manifest, check_matches
@@ -160,8 +159,8 @@ def test_the_manifest_names_inputs_without_their_directory_and_matches_its_vocab
 def test_any_size_of_units_and_number_of_processes_gives_the_same_bytes(
     data_dir, tmp_path, monkeypatch, settings, unit_bytes, num_processes, contents
 ):
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", unit_bytes)
-    monkeypatch.setattr("data_prep.shuffle._RUN_BYTES", unit_bytes)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", unit_bytes)
+    monkeypatch.setattr("data_prep.store._RUN_BYTES", unit_bytes)
     build(settings(tmp_path / "data", num_processes=num_processes))
     assert contents(tmp_path / "data") == contents(data_dir)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from data_prep import build as build_module
-from data_prep import output
+from data_prep import directory
 from data_prep.build import build
 from data_prep.counts import ReadCounts, require_few_faults
 from data_prep.settings import VocabularySettings
@@ -85,7 +85,7 @@ def test_beam_leaves_out_the_same(documents, settings_of, tmp_path, monkeypatch,
     from data_prep import beam
 
     write_source(tmp_path / "broken", documents, FAULTY)
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 300)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 300)
     beam.run(settings_of("broken", "beam"), ["--runner=DirectRunner"])
     build(settings_of("broken", "local"))
     assert contents(tmp_path / "beam") == contents(tmp_path / "local")
@@ -138,7 +138,7 @@ class Killed(BaseException):
 def test_a_repaired_build_equals_a_clean_one_and_repeats_no_work_on_other_files(
     documents, settings_of, tmp_path, monkeypatch, killed_at, contents
 ):
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 1)
     write_source(tmp_path / "source", documents, FAULTY if killed_at else RECORDS)
     calls = []
 
@@ -189,13 +189,13 @@ def test_an_input_of_which_nothing_can_be_read_is_an_error_at_once(
 ):
     write_source(tmp_path / "source", documents)
     (tmp_path / "source" / name).write_bytes(content)
-    monkeypatch.setattr(output, "open_output", lambda *_: pytest.fail("the build begins"))
+    monkeypatch.setattr(directory, "open_output", lambda *_: pytest.fail("the build begins"))
     with pytest.raises(UserError, match=complaint):
         build(settings_of("source", "data", **{"max_skipped": 0.001, **changes}))
 
 
 def test_only_the_beginning_of_a_big_compressed_file_is_read_for_the_sample(build_settings, tmp_path, monkeypatch):
-    monkeypatch.setattr("data_prep.inputs._UNIT_BYTES", 10)
+    monkeypatch.setattr("data_prep.inputs._SAMPLE_UNIT_BYTES", 10)
     monkeypatch.setattr("data_prep.inputs._MAX_TEXT_BYTES", 600_000)
     (tmp_path / "a.gz").write_bytes(gzip.compress(b'{"text": "a"}\n' * 100_000)[:-9])
     with pytest.raises(UserError, match="text_field=body") as error:

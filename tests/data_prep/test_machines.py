@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from data_prep import build as build_module
-from data_prep import output
+from data_prep import directory
 from data_prep.build import build
 from data_prep.inputs import BuildInputs
 from data_prep.locks import taking_turns
@@ -38,7 +38,7 @@ def source(tmp_path_factory, one_word_documents, packers):
 @pytest.fixture
 def machines(build_settings, source, tmp_path, monkeypatch):
     """`machines["1/3"]`: the settings of a machine, `machines[""]`: those of one machine alone."""
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 600)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 600)
     settings = build_settings([f"text:{source}/*.txt"], tmp_path / "data", work_dir=str(tmp_path / "work"))
     return {machine: settings.model_copy(update={"machine": machine}) for machine in ("", "0/3", "1/3", "2/3")}
 
@@ -56,7 +56,7 @@ def at_work(settings):
     """Another process is at work with these settings."""
     inputs = BuildInputs.find(settings)
     configuration = inputs.configuration(inputs.with_text_settings(settings))
-    with output.open_output(settings, configuration, []):
+    with directory.open_output(settings, configuration, []):
         yield
 
 
@@ -138,15 +138,15 @@ def test_a_machine_that_is_done_waits_for_its_turn_and_then_sees_what_others_did
     build(machines["0/3"])
     if not is_finished:  # machine 0/3 counts, having passed a work unit that 1/3 has just written
         build(machines["2/3"])
-    write_spills = build_module._write_spills
+    write_spills = build_module.Build._write_spills
 
-    def write_then_lock(settings, *arguments):
-        spills = write_spills(settings, *arguments)
-        if settings.machine == "1/3":
+    def write_then_lock(own_build, run_all):
+        spills = write_spills(own_build, run_all)
+        if own_build._settings.machine == "1/3":
             lock_until_wait(lambda: build(machines["2/3"]) if is_finished else None)
         return spills
 
-    monkeypatch.setattr(build_module, "_write_spills", write_then_lock)
+    monkeypatch.setattr(build_module.Build, "_write_spills", write_then_lock)
     assert build(machines["1/3"]) == Manifest.load(str(tmp_path / "data"))
     assert contents(tmp_path / "data") == expected
     assert os.listdir(tmp_path / "work") == []

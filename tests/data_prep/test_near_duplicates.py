@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import build as build_module
 from data_prep.build import build
 from data_prep.counts import ReadCounts
 from data_prep.examples import document_hash, is_held_out, place_of
 from data_prep.near_duplicates import SIGNATURES, find_near_duplicates, signatures_of
-from data_prep.shuffle import runs_of, write_spill
+from data_prep.store import Portion, runs_of, write_spill
 from electra_tf.data.records import parse_examples
 
 LENGTH = 40  # words of a document: 36 sequences of five
@@ -62,8 +61,8 @@ def test_the_first_of_near_copies_stays_whatever_the_order_of_files(
         found = {" ".join(f"w{token - 5}" for token in row if token >= 5) for row in rows["input_ids"].numpy()}
         is_held = split == "held_out"
         assert found == {t for t in kept + different if is_held_out(digest(t), HELD_OUT_FRACTION) == is_held}
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 256)
-    monkeypatch.setattr(build_module, "_MAX_UNIT_BYTES", 256)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 256)
+    monkeypatch.setattr("data_prep.inputs._MAX_UNIT_BYTES", 256)
     build(build_settings([f"text:{tmp_path}/other/*"], tmp_path / "again", **changes))
     shards, again = (contents(tmp_path / name) for name in ("data", "again"))
     assert {name: again[name] for name in shards if name.endswith("tfrecord")} == {
@@ -81,5 +80,5 @@ def test_signatures_are_the_same_on_every_machine():
 def test_one_text_that_was_divided_in_two_ways_is_no_near_copy_of_itself(tmp_path):
     # The first two have one text, with lines that were split or not; the third has another, and is a near-copy.
     signatures = signatures_of([5, 4, 6], [np.arange(50, dtype=np.int32)] * 3)
-    write_spill(tmp_path / "unit", [(SIGNATURES, signatures)], ReadCounts())
+    write_spill(tmp_path / "unit", [Portion({SIGNATURES: signatures}, ReadCounts())])
     assert find_near_duplicates(runs_of([tmp_path / "unit"]), 0.8).tolist() == [6, 7]

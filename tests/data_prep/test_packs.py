@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from data_prep import build as build_module
 from data_prep.build import build
 from data_prep.packs import packed_rows, packs
 from electra_tf.data.manifest import Manifest
@@ -75,6 +74,6 @@ def test_packing_changes_neither_sequences_nor_splits_and_leaves_fewer_examples(
 
 
 def test_packs_do_not_depend_on_the_units_of_work(packed, make_settings, contents, monkeypatch):
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 64)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 64)
     build(make_settings("many", "pack"))
     assert contents(make_settings("many", "pack").output_dir) == contents(make_settings("pack", "pack").output_dir)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from data_prep import build as build_module
-from data_prep import inputs, output
+from data_prep import directory, inputs
 from data_prep.archives import ReadError
 from data_prep.build import build
 from electra_tf.config.errors import UserError
@@ -43,7 +43,7 @@ def source(tmp_path_factory, one_word_documents):
 
 @pytest.fixture
 def in_small_units(monkeypatch):
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 1)
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def kill_at(settings, monkeypatch):
         (build_module, "write_shard_of_spills", 2),
         (build_module, "write_atomically", 2),
         (build_module, "write_manifest", 1),
-        (output.shutil, "rmtree", 1),
-        (output, "remove_build_dir", 1),
+        (directory.shutil, "rmtree", 1),
+        (directory, "remove_intermediate", 1),
     ],
 )
 @pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.slow), True], ids=["before", "after"])
@@ -224,7 +224,7 @@ def test_a_build_in_two_processes_continues_after_a_killed_worker_and_after_ctrl
     settings, expected, monkeypatch, caplog, interrupt, error, message, contents
 ):
     caplog.set_level("INFO")
-    monkeypatch.setattr(build_module, "_MIN_UNIT_BYTES", 1)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 1)
     settings = settings.model_copy(update={"num_processes": 2})
     plan_units = build_module.plan_units
 

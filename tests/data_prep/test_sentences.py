@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from data_prep.documents import Document
 from data_prep.examples import SentenceSegmenter
-from data_prep.readers.documents import Document
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 

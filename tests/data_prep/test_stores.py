@@ -5,7 +5,7 @@ import pytest
 from huggingface_hub import HfFileSystem
 
 from data_prep.build import build
-from data_prep.output import verify
+from data_prep.manifest import verify
 from electra_tf.config.errors import UserError
 from electra_tf.files import matches
 from tests.hub import hub_on_loopback

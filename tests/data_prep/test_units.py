@@ -16,6 +16,7 @@ from data_prep.readers import FORMATS
 from data_prep.sources import find_files
 from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.data.manifest import DatasetSettings
+from tests.data_prep.reading import documents_of
 
 
 @pytest.fixture
@@ -24,7 +25,10 @@ def read_all():
 
     def read(units: list[Unit]) -> tuple[list[list[str]], ReadCounts]:
         counts = [ReadCounts() for _ in units]
-        texts = [list(read_unit(unit, DatasetSettings(), each)) for unit, each in zip(units, counts, strict=True)]
+        texts = [
+            list(documents_of(read_unit(unit, DatasetSettings()), each))
+            for unit, each in zip(units, counts, strict=True)
+        ]
         return [document.lines for of_unit in texts for document in of_unit], total_of(counts)
 
     return read
@@ -332,7 +336,8 @@ def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tm
         for unit in plan_units(files, unit_bytes, DatasetSettings()):
             num_units += 1
             # A loop's variable would hold the last document while the next unit is read.
-            documents += [(len(each.lines), each.lines[0][:12]) for each in read_unit(unit, DatasetSettings(), counts)]
+            read = documents_of(read_unit(unit, DatasetSettings()), counts)
+            documents += [(len(each.lines), each.lines[0][:12]) for each in read]
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert counts.num_documents_cut == len(documents) - 1

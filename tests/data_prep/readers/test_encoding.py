@@ -12,6 +12,7 @@ from data_prep.readers.encoding import check_is_text, checked_text
 from data_prep.sources import find_files
 from data_prep.units import plan_units, read_unit
 from electra_tf.data.manifest import DatasetSettings
+from tests.data_prep.reading import documents_of
 
 ENGLISH = "The café was “closed” – a pity. " * 9
 RUSSIAN = "Москва — столица России, «город» на реке. " * 9
@@ -87,7 +88,7 @@ def read(tmp_path, content: bytes) -> tuple[int, ReadCounts]:
     (tmp_path / "a.txt").write_bytes(content)
     counts = ReadCounts()
     (unit,) = plan_units(find_files([f"text:{tmp_path}/a.txt"]), 10**6, DatasetSettings())
-    return len(list(read_unit(unit, DatasetSettings(), counts))), counts
+    return len(list(documents_of(read_unit(unit, DatasetSettings()), counts))), counts
 
 
 @pytest.mark.parametrize("encoding_name", ["utf-16-le", "utf-16-be"])

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from data_prep.counts import ReadCounts
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, collect_documents, line_blocks, split_lines
+from tests.data_prep.reading import documents_of
 
 
 def lines(content: bytes, **options) -> list[bytes]:
@@ -41,7 +42,8 @@ def test_blocks_do_not_depend_on_the_size_of_the_reads(text, max_line_bytes, blo
 def test_a_long_document_is_cut_between_lines_and_cuts_are_counted():
     report = ReadCounts()
     line = "x" * (MAX_DOCUMENT_CHARACTERS // 2)
-    documents = collect_documents([line, line, "a", line, line, "", "b", None, None, "c"], True, report)
+    items = collect_documents([line, line, "a", line, line, "", "b", None, None, "c"], has_paragraphs=True)
+    documents = documents_of(items, report)
     assert [document.lines for document in documents] == [[line, line], ["a", line], [line, "b"]]
     assert report.num_documents_cut == 2
 

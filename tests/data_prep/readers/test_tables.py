@@ -3,10 +3,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_prep.archives import FileFault, read_errors
-from data_prep.counts import ReadCounts
-from data_prep.readers.documents import Origin
+from data_prep.documents import Origin
 from data_prep.readers.tables import read_rows, row_ranges, table_of
 from electra_tf.data.manifest import DatasetSettings
+from tests.data_prep.reading import documents_of
 
 ROWS = [f"row {i}" for i in range(11)]
 
@@ -29,8 +29,8 @@ def read(path: str, begin=0, end=None, rows_are_sentences=False, counts=None) ->
     with read_errors(path), open(path, "rb") as stream:
         origin = Origin(path, begin)
         settings = DatasetSettings(lines_per_document=3)
-        documents = read_rows(stream, origin, settings, counts or ReadCounts(), end, rows_are_sentences)
-        return [document.lines for document in documents]
+        items = read_rows(stream, origin, settings, end, rows_are_sentences)
+        return [document.lines for document in documents_of(items, counts)]
 
 
 KINDS = pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])

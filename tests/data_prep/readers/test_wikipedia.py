@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from data_prep.counts import ReadCounts
+from data_prep.documents import Origin
 from data_prep.readers import wikipedia
-from data_prep.readers.documents import Origin
 from data_prep.readers.wikipedia import read_wikipedia
 from electra_tf.data.manifest import DatasetSettings
+from tests.data_prep.reading import documents_of
 
 EXCERPT = Path(__file__).parents[2] / "fixtures" / "wikipedia_excerpt.xml"
 HEADER = (
@@ -28,7 +29,8 @@ def read(content: str | bytes, keep_disambiguation_pages=False, offset=0) -> tup
     content = content.encode() if isinstance(content, str) else content
     settings = DatasetSettings(keep_disambiguation_pages=keep_disambiguation_pages)
     report = ReadCounts()
-    documents = list(read_wikipedia(io.BytesIO(content), Origin("dump.xml", offset), settings, report))
+    items = read_wikipedia(io.BytesIO(content), Origin("dump.xml", offset), settings)
+    documents = list(documents_of(items, report))
     assert all(document.has_paragraphs for document in documents)
     return [document.lines for document in documents], report
 

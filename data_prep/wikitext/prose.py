@@ -16,10 +16,10 @@ from mwparserfromhell.nodes import ExternalLink, Node, Template
 from mwparserfromhell.parser import ParserError
 from mwparserfromhell.wikicode import Wikicode
 
-from data_prep.readers.wiki_elements import FIRST_MARKER, MARKER, without_brackets, without_extension_tags, without_html
-from data_prep.readers.wiki_lines import paragraphs_of
-from data_prep.readers.wiki_names import Wiki, normalized
-from data_prep.readers.wiki_templates import UNFIT, Arguments, Locale, text_of
+from data_prep.wikitext.elements import FIRST_MARKER, MARKER, without_brackets, without_extension_tags, without_html
+from data_prep.wikitext.lines import paragraphs_of
+from data_prep.wikitext.names import Wiki, normalized
+from data_prep.wikitext.templates import UNFIT, Arguments, Locale, text_of
 
 ParserFunction = Callable[[str, Arguments, Locale], str]
 
@@ -38,13 +38,12 @@ _HIDDEN_LESS_THAN = "&#060;"
 _MAX_PARSED_CHARACTERS = 5_000
 
 
-def plain_text(wikitext: str, wiki: Wiki, dropped: Counter[str]) -> list[str]:
+def plain_text(wikitext: str, wiki: Wiki) -> tuple[list[str], Counter[str]]:
     """The prose of a page: headings, paragraphs and list items, each as a line without markup; none is blank.
 
     Takes linear time for any text, including broken markup.
 
-    Args:
-        dropped: gets the number of templates that were dropped in a line with other text, by name.
+    Returns: the lines, and the number of templates that were dropped in a line with other text, by name.
     """
     text = without_html(without_extension_tags(wikitext))
     names: dict[str, str] = {}
@@ -53,7 +52,8 @@ def plain_text(wikitext: str, wiki: Wiki, dropped: Counter[str]) -> list[str]:
         # Markers go behind the text of a line, whose first character says what it is. Those without text go.
         lines = ((line, MARKER.sub("", line)) for line in text.split("\n"))
         text = "\n".join(plain + "".join(MARKER.findall(line)) * bool(plain.strip()) for line, plain in lines)
-    return paragraphs_of(text, partial(_line_text, wiki, names, dropped), wiki.reference_sections)
+    dropped: Counter[str] = Counter()
+    return paragraphs_of(text, partial(_line_text, wiki, names, dropped), wiki.reference_sections), dropped
 
 
 def _template_text(wiki: Wiki, names: dict[str, str], content: str) -> str:

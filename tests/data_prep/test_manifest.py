@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from data_prep.build import build
-from data_prep.output import verify
+from data_prep.manifest import verify
 from electra_tf.config.errors import UserError
 from electra_tf.files import remove, write_atomically
 

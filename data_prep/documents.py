@@ -9,7 +9,7 @@ combining acute to "é") changes no id if accents are stripped, and unifies spel
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
@@ -71,14 +71,15 @@ class TextFormat:
     """The reader of a file format.
 
     Attributes:
-        documents: (stream, origin, settings, counts) -> documents. The stream is a file, or a part of one that begins
-            and ends at document boundaries. Readers read it in pieces of bounded size.
+        documents: (stream, origin, settings) -> documents, and counts of what is left out between them. The stream is a
+            file, or a part of one that begins and ends at document boundaries. Readers read it in pieces of bounded
+            size.
         begins_document: (line) -> whether a document begins at this line, for splitting a file. None if a file is one
             document, or cannot be split by lines.
         header_of: (first bytes of a file) -> what the reader of a part of it has to know of its beginning.
     """
 
-    documents: Callable[[BinaryIO, Origin, DatasetSettings, ReadCounts], Iterator[Document]]
+    documents: Callable[[BinaryIO, Origin, DatasetSettings], Iterator[Document | ReadCounts]]
     begins_document: Callable[[bytes], bool] | None
     header_of: Callable[[bytes], bytes] = lambda begin: b""
 
@@ -88,15 +89,15 @@ class RecordFault(Exception):
 
 
 def read_or_skip(
-    convert: Callable[[Content], Result], content: Content, origin: Origin, name: str, counts: ReadCounts
-) -> Result | None:
-    """Returns `convert(content)`; None, and counts the document as left out, if that raises.
+    convert: Callable[[Content], Result], content: Content, origin: Origin, name: str = ""
+) -> Result | ReadCounts:
+    """Returns `convert(content)`, or the counts of a document that is left out, if that raises.
 
     One record that is broken, or that a parser cannot read, must not end a build of hours.
 
     Args:
         convert: converts the content of one document, which is in memory; it must not read files.
-        origin: the file and where the document begins in it; `name`: the document's name, or "".
+        origin: the file and where the document begins in it; `name`: the document's name, if it is known.
     """
     try:
         return convert(content)
@@ -105,16 +106,29 @@ def read_or_skip(
     except Exception as error:  # parsers raise ValueError, RecursionError, IndexError and others
         is_known = isinstance(error, RecordFault)
         reason, text = error.args if is_known else (UNREADABLE, f"({type(error).__name__}: {first_line(error)})")
-        counts.leave_out(reason, origin.path, origin.offset, f"{name[:100]} {text}")
-        return None
+        return ReadCounts.of_fault(reason, origin.path, origin.offset, f"{name[:100]} {text}")
 
 
-def clean_document(document: Document, settings: DatasetSettings, counts: ReadCounts) -> Document | None:
-    """Cleans a document and counts the changes.
+def clean_documents(
+    items: Iterable[Document | ReadCounts], settings: DatasetSettings
+) -> tuple[list[Document], ReadCounts]:
+    """Cleans the documents of a reader.
 
-    Returns: the same object if nothing changed; None if the document is empty, shorter than
-        `min_document_characters` or, with `drop_other_languages`, in another language.
+    Returns: the documents that are left, and the counts: of the changes, of what is left out here (a document that is
+        empty, shorter than `min_document_characters` or, with `drop_other_languages`, in another language), and those
+        among the items.
     """
+    counts = ReadCounts()
+    documents = []
+    for item in items:
+        if isinstance(item, ReadCounts):
+            counts.add(item)
+        elif cleaned := _cleaned(item, settings, counts):
+            documents.append(cleaned)
+    return documents, counts
+
+
+def _cleaned(document: Document, settings: DatasetSettings, counts: ReadCounts) -> Document | None:
     counts.num_documents_read += 1
     lines = document.lines
     if settings.fix_mojibake and not all(map(str.isascii, lines)):

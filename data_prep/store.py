@@ -15,21 +15,20 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import pydantic
 
 from data_prep.counts import ReadCounts
+from data_prep.groups import grouped
 from data_prep.packs import packed_rows
 from data_prep.settings import BuildSettings
 from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Shard
 from electra_tf.files import partial_name, replaced_file, sync
-
-Item = TypeVar("Item")
 
 SPLITS = (TRAIN_SPLIT, HELD_OUT_SPLIT)
 
@@ -148,15 +147,34 @@ def positions(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(first, lengths) + np.arange(len(first) and ends[-1])
 
 
-def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], counts: ReadCounts) -> None:
-    """Writes the examples of a unit, each batch with its split, and its counts to a new directory, atomically.
+class Portion(NamedTuple):
+    """A part of a unit.
+
+    Attributes:
+        batches: the examples by split; with `near_duplicates`, also the signatures of the documents.
+        counts: what was read and left out.
+    """
+
+    batches: dict[str, ExampleBatch]
+    counts: ReadCounts
+
+
+def write_spill(directory: Path, portions: Iterable[Portion]) -> ReadCounts:
+    """Writes the examples of a unit and its counts to a new directory, atomically; returns the counts.
 
     Raises: OSError: for example, the disk is full. Incomplete files are removed.
     """
+    counts = ReadCounts()
     partial = Path(partial_name(directory))
+
+    def batches() -> Iterator[tuple[str, ExampleBatch]]:
+        for portion in portions:
+            counts.add(portion.counts)
+            yield from portion.batches.items()
+
     try:
         partial.mkdir()
-        runs = grouped(batches, lambda item: item[1].entries.nbytes + item[1].token_ids.nbytes, _RUN_BYTES)
+        runs = grouped(batches(), lambda item: item[1].entries.nbytes + item[1].token_ids.nbytes, _RUN_BYTES)
         for number, of_run in enumerate(runs):
             (run := partial / str(number)).mkdir()
             for split in dict(of_run):
@@ -173,20 +191,7 @@ def write_spill(directory: Path, batches: Iterable[tuple[str, ExampleBatch]], co
         error.filename = error.filename or str(directory)  # a full disk has none
         if not directory.is_dir():  # otherwise another process was faster and wrote the same bytes
             raise
-
-
-def grouped(items: Iterable[Item], size_of: Callable[[Item], int], enough: int) -> Iterator[list[Item]]:
-    """Yields items in sequence, each time as many as have a size of `enough`."""
-    group: list[Item] = []
-    size = 0
-    for item in items:
-        group.append(item)
-        size += size_of(item)
-        if size >= enough:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+    return counts
 
 
 def runs_of(spills: Iterable[Path]) -> list[Path]:

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from types import SimpleNamespace
 
 import pytest
 
-from data_prep import output
+from data_prep.directory import open_output
+from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 
 OWN_FILES = ["manifest.json", "train-00000-of-00001.tfrecord", "vocab.txt"]
@@ -32,15 +32,14 @@ def output_dir(tmp_path):
 
 
 def settings(directory, overwrite=False, work_dir=None, inputs=("text:*",)):
-    build_dir = (work_dir or directory) / BUILD_DIR
-    flags = {"inputs": inputs, "overwrite": overwrite, "work_dir": str(work_dir or ""), "machine": "", "part": (0, 1)}
-    return SimpleNamespace(output_dir=str(directory), build_dir=build_dir, **flags)
+    places = {"output_dir": str(directory), "work_dir": str(work_dir or "")}
+    return BuildSettings(inputs=inputs, vocab_file="vocab.txt", overwrite=overwrite, **places)
 
 
 def open_it(directory, configuration=CONFIGURATION, *, sources=(), **changes):
     """Begins a build and leaves it unfinished."""
     begun = settings(directory, **changes)
-    with output.open_output(begun, configuration, sources):
+    with open_output(begun, configuration, sources):
         (begun.build_dir / "unit-000000").mkdir(exist_ok=True)
 
 
@@ -69,7 +68,7 @@ def test_a_directory_whose_files_are_needed_is_refused_and_stays(
 
 
 def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
-    with output.open_output(settings(output_dir, overwrite=True), CONFIGURATION, [output_dir / "mine.txt"]):
+    with open_output(settings(output_dir, overwrite=True), CONFIGURATION, [output_dir / "mine.txt"]):
         assert names(output_dir) == [BUILD_DIR, "mine.txt"]
 
 
@@ -118,7 +117,7 @@ def test_an_unfinished_build_of_another_command_is_refused_with_the_difference(
     tmp_path, monkeypatch, configuration, inputs, version, difference
 ):
     open_it(tmp_path)
-    monkeypatch.setattr(output, "_BUILD_VERSION", version)
+    monkeypatch.setattr("data_prep.directory._BUILD_VERSION", version)
     with pytest.raises(UserError, match=difference) as error:
         open_it(tmp_path, configuration, inputs=(inputs,))
     assert "sentences" not in str(error.value)
@@ -140,5 +139,5 @@ def test_partial_files_are_removed_and_shards_too_when_the_input_files_have_chan
 
 def test_a_second_build_in_one_output_directory_is_refused_with_any_work_dir(tmp_path):
     first = settings(tmp_path / "data", work_dir=tmp_path / "one")
-    with output.open_output(first, CONFIGURATION, []), pytest.raises(UserError, match="another process .*data"):
+    with open_output(first, CONFIGURATION, []), pytest.raises(UserError, match="another process .*data"):
         open_it(tmp_path / "data", work_dir=tmp_path / "other")

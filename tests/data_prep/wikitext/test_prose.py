@@ -1,21 +1,18 @@
 import time
-from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.readers import wikitext as wikitext_module
-from data_prep.readers.wiki_names import wiki_of
+from data_prep.wikitext import prose
+from data_prep.wikitext.names import wiki_of
 
 MARKERS = ("[[", "]]", "{{", "}}", "<ref", "&nbsp;", "{|", "|}")
 
 
-def plain_text(wikitext: str, language: str = "en", names: str = "", dropped: Counter | None = None) -> list[str]:
+def plain_text(wikitext: str, language: str = "en") -> list[str]:
     """The lines of a page of the Wikipedia in `language`."""
-    return wikitext_module.plain_text(
-        wikitext, wiki_of(b"", language, names), Counter() if dropped is None else dropped
-    )
+    return prose.plain_text(wikitext, wiki_of(b"", language, ""))[0]
 
 
 @pytest.mark.parametrize(

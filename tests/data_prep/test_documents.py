@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from data_prep.counts import ReadCounts
-from data_prep.readers.documents import Document, Origin, clean_document, read_or_skip
+from data_prep.documents import Document, Origin, clean_documents, read_or_skip
 from electra_tf.data.manifest import DatasetSettings
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import BERT_TEXT, SPECIAL_TOKENS, WordPieceVocabulary
@@ -20,10 +20,9 @@ DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
 
 def clean(*lines, min_document_characters=1, **settings):
     """The cleaned lines, or None, and the counts."""
-    counts = ReadCounts()
     settings = DatasetSettings(min_document_characters=min_document_characters, **settings)
-    document = clean_document(Document(list(lines), has_paragraphs=True), settings, counts)
-    return document and document.lines, counts
+    documents, counts = clean_documents([Document(list(lines), has_paragraphs=True)], settings)
+    return next((document.lines for document in documents), None), counts
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_the_first_unreadable_document_does_not_depend_on_the_order_of_work():
     def unreadable(*places):
         counts = ReadCounts(num_documents_read=5)
         for path, offset in places:
-            assert read_or_skip(int, f"x{offset}", Origin(path, offset), f"Page {offset}", counts) is None
+            counts.add(read_or_skip(int, f"x{offset}", Origin(path, offset), f"Page {offset}"))
         return json.loads(json.dumps(vars(counts)))
 
     parts = [unreadable(("a.xml", 7)), unreadable(("a.xml", 100), ("a.xml", 0)), unreadable(("b.xml", 300))]
@@ -144,4 +143,4 @@ def test_an_error_that_is_not_of_one_document_passes_through(error):
         raise error
 
     with pytest.raises(error):
-        read_or_skip(fail, "", Origin("a.xml", 0), "", ReadCounts())
+        read_or_skip(fail, "", Origin("a.xml", 0))

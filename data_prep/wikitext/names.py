@@ -15,7 +15,7 @@ from typing import Annotated
 import pydantic
 import yaml
 
-from data_prep.readers.wiki_templates import Locale, Rule, parse_rule
+from data_prep.wikitext.templates import Locale, Rule, parse_rule
 from electra_tf.config.errors import UserError
 from electra_tf.config.validation import validate
 

@@ -7,9 +7,10 @@ import pytest
 import tensorflow as tf
 
 from data_prep.counts import ReadCounts
-from data_prep.shuffle import (
+from data_prep.store import (
     ENTRY,
     ExampleBatch,
+    Portion,
     ShardRange,
     gather,
     runs_of,
@@ -33,7 +34,7 @@ def write_spills(directory, *units: list[tuple[str, ExampleBatch]]) -> list:
     """A spill for each unit."""
     paths = [(directory / f"unit-{i}") for i in range(len(units))]
     for path, examples in zip(paths, units, strict=True):
-        write_spill(path, examples, ReadCounts())
+        write_spill(path, [Portion({split: batch}, ReadCounts()) for split, batch in examples])
     return paths
 
 
@@ -68,7 +69,7 @@ def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none()
 
 @pytest.mark.parametrize("run_bytes", [1, 50, 2**25])
 def test_a_shard_has_its_keys_from_all_units_and_runs_in_order(tmp_path, monkeypatch, run_bytes):
-    monkeypatch.setattr("data_prep.shuffle._RUN_BYTES", run_bytes)
+    monkeypatch.setattr("data_prep.store._RUN_BYTES", run_bytes)
     spills = write_spills(
         tmp_path,
         [example(9, b"nine"), example(2**63, b"other half"), example(2**63 - 1, b"last"), example(2**63 + 1, b"more")],
@@ -150,7 +151,7 @@ def test_examples_are_sorted_by_key_and_those_of_equal_keys_do_not_depend_on_the
 
 
 def test_the_tokens_of_the_examples_are_counted(monkeypatch):
-    monkeypatch.setattr("data_prep.shuffle._EXAMPLES_PER_COUNT", 2)
+    monkeypatch.setattr("data_prep.store._EXAMPLES_PER_COUNT", 2)
     examples = batch(NINE, SPLIT_FOUR, FOUR, FOUR).take(np.array([2, 3, 0]))
     assert examples.token_counts(10).tolist() == [0, 0, 3, 4, 0, 1, 1, 1, 2, 0]
 

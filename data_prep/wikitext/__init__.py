@@ -1,0 +1,1 @@
+"""Plain text from the markup of MediaWiki."""
