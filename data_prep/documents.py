@@ -9,9 +9,9 @@ combining acute to "é") changes no id if accents are stripped, and unifies spel
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from data_prep.counts import DROPPED_CHARACTERS, ReadCounts
 from electra_tf.config.errors import first_line
@@ -56,7 +56,7 @@ class Origin:
     Attributes:
         path: the file, for messages; ARCHIVE/MEMBER for a member of an archive.
         offset: the position in the file where the stream begins, in decompressed bytes (in rows for a table).
-        header: of the file, if the stream is a part of it; see `TextFormat.header_of`.
+        header: of the file; see `readers.TextFormat`.
         is_later: whether the stream is a later part of a file, whose beginning alone shows the format.
     """
 
@@ -64,24 +64,6 @@ class Origin:
     offset: int
     header: bytes = b""
     is_later: bool = False
-
-
-@dataclass(frozen=True)
-class TextFormat:
-    """The reader of a file format.
-
-    Attributes:
-        documents: (stream, origin, settings) -> documents, and counts of what is left out between them. The stream is a
-            file, or a part of one that begins and ends at document boundaries. Readers read it in pieces of bounded
-            size.
-        begins_document: (line) -> whether a document begins at this line, for splitting a file. None if a file is one
-            document, or cannot be split by lines.
-        header_of: (first bytes of a file) -> what the reader of a part of it has to know of its beginning.
-    """
-
-    documents: Callable[[BinaryIO, Origin, DatasetSettings], Iterator[Document | ReadCounts]]
-    begins_document: Callable[[bytes], bool] | None
-    header_of: Callable[[bytes], bytes] = lambda begin: b""
 
 
 class RecordFault(Exception):

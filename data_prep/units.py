@@ -18,23 +18,13 @@ from typing import BinaryIO
 
 from data_prep import archives
 from data_prep.archives import FileFault, read_errors
-from data_prep.boundaries import (
-    CountBoundaries,
-    LineBoundaries,
-    TagBoundaries,
-    cut_text,
-    next_boundary,
-    text_of_range,
-)
 from data_prep.counts import ReadCounts
-from data_prep.documents import Origin, clean_documents
+from data_prep.documents import Document, Origin, clean_documents
 from data_prep.groups import grouped
-from data_prep.readers import FORMATS, Document, tables
+from data_prep.readers import FORMATS, TextFormat, tables
+from data_prep.readers.boundaries import cut_text, next_boundary, text_of_range
 from data_prep.readers.encoding import checked_text, many_controls
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
-from data_prep.readers.text import begins_json_line
-from data_prep.readers.wikiextractor import is_json_layout
-from data_prep.readers.wikipedia import PAGE_BEGIN
 from data_prep.sources import SourceFile
 from electra_tf.data.manifest import DatasetSettings
 from electra_tf.files import open_binary
@@ -139,7 +129,8 @@ def _streams(
     if file.compression:
         blocks = archives.bzip2_blocks(stream, begin, end)
         # A document that is too long is in one range: from within it, nobody knows where its reader cuts it.
-        text = text_of_range(blocks, _boundaries(file, file_range.header, settings), is_first=begin == 0)
+        boundaries = FORMATS[file.format].boundaries(file_range.header, settings)
+        text = text_of_range(blocks, boundaries, is_first=begin == 0)
         stream = archives.joined(text)
     elif not file.table:
         stream.seek(begin)
@@ -213,47 +204,51 @@ def _unpacked_bytes(file: SourceFile, num_bytes: int) -> int:
 
 def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Iterator[FileRange]:
     """Yields the ranges of a file; a file whose beginning is faulty is one: its reader finds the fault again."""
-    text_format, is_sentences, num_bytes = FORMATS[file.format], file.format == "sentences", file.num_bytes
-    has_boundaries = is_sentences or text_format.begins_document is not None
-    is_small = _unpacked_bytes(file, num_bytes) <= max(unit_bytes, 0 if has_boundaries else _MAX_WHOLE_BYTES)
+    text_format, num_bytes = FORMATS[file.format], file.num_bytes
+    is_small = _unpacked_bytes(file, num_bytes) <= max(unit_bytes, 0 if text_format.boundaries else _MAX_WHOLE_BYTES)
     if file.fault or file.is_archive or (file.compression if file.table else is_small):
         yield FileRange(file, num_bytes)
         return
     try:
         with read_errors(file.path), open_binary(file.path) as stream:
             if file.table:
-                ranges = tables.row_ranges(stream, unit_bytes, settings.lines_per_document if is_sentences else 1)
+                rows_per_document = settings.lines_per_document if file.format == "sentences" else 1
+                ranges = tables.row_ranges(stream, unit_bytes, rows_per_document)
                 for begin, end in ranges:
                     num_rows = ranges[-1][1]
                     yield FileRange(file, num_bytes * end // num_rows - num_bytes * begin // num_rows, begin, end)
                 if not ranges:
                     yield FileRange(file, num_bytes)
                 return
-            file_begin = (archives.unpack(stream) if file.compression else stream).read(archives.BUFFER_BYTES)
-            header = text_format.header_of(file_begin)
-            if is_sentences and not file.compression:  # only reading shows how many lines come before a byte
-                stream.seek(0)
-                for begin, end in cut_text(stream, _boundaries(file, file_begin, settings), unit_bytes):
-                    yield FileRange(file, end - begin, begin, end)
-                return
-            can_divide = file.compression in ("", "bzip2") and text_format.begins_document is not None
-            begin = 0
-            while begin < num_bytes:
-                end = min(begin + unit_bytes, num_bytes) if can_divide else num_bytes
-                # Where two ranges of bzip2 meet, a block of up to 900 kB is decompressed twice: they have more text.
-                if end < num_bytes and not file.compression:
-                    end = next_boundary(stream, end, _boundaries(file, file_begin, settings))
-                yield FileRange(file, end - begin, begin, end, header=header)
-                begin = end
+            header = text_format.header_of(
+                (archives.unpack(stream) if file.compression else stream).read(archives.BUFFER_BYTES)
+            )
+            for begin, end in _byte_ranges(file, stream, unit_bytes, text_format, header, settings):
+                yield FileRange(file, end - begin, begin, end, header)
     except FileFault:
         yield FileRange(file, num_bytes)
 
 
-def _boundaries(file: SourceFile, begin: bytes, settings: DatasetSettings) -> LineBoundaries:
-    if file.format == "sentences":
-        return CountBoundaries(settings.lines_per_document)
-    if file.format == "wikipedia":
-        return TagBoundaries(PAGE_BEGIN)
-    if file.format == "wikiextractor" and is_json_layout(begin):
-        return LineBoundaries(begins_json_line)
-    return LineBoundaries(FORMATS[file.format].begins_document)
+def _byte_ranges(
+    file: SourceFile,
+    stream: BinaryIO,
+    unit_bytes: int,
+    text_format: TextFormat,
+    header: bytes,
+    settings: DatasetSettings,
+) -> Iterator[tuple[int, int]]:
+    is_counted = file.format == "sentences"  # only reading shows how many lines come before a byte
+    if text_format.boundaries is None or file.compression and (is_counted or file.compression != "bzip2"):
+        yield 0, file.num_bytes
+    elif is_counted:
+        stream.seek(0)
+        yield from cut_text(stream, text_format.boundaries(header, settings), unit_bytes)
+    else:
+        begin = 0
+        while begin < file.num_bytes:
+            end = min(begin + unit_bytes, file.num_bytes)
+            # Where two ranges of bzip2 meet, a block of up to 900 kB is decompressed twice: they have more text.
+            if end < file.num_bytes and not file.compression:
+                end = next_boundary(stream, end, text_format.boundaries(header, settings))
+            yield begin, end
+            begin = end

@@ -1,32 +1,61 @@
 """Readers turn files into documents. A format is a function and a line in `FORMATS`."""
 
-from data_prep.documents import Document, TextFormat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from data_prep.counts import ReadCounts
+from data_prep.documents import Document, Origin
+from data_prep.readers.boundaries import CountBoundaries, LineBoundaries, TagBoundaries
 from data_prep.readers.tables import read_rows
 from data_prep.readers.text import (
-    begins_json_line,
-    begins_plain_text_document,
+    is_blank,
     read_book,
     read_json_lines,
     read_plain_text,
     read_sentences,
     read_whole_text,
 )
-from data_prep.readers.wikiextractor import begins_wikiextractor_article, is_json_layout, read_wikiextractor
-from data_prep.readers.wikipedia import begins_page, read_wikipedia
+from data_prep.readers.wikiextractor import JSON_LAYOUT, begins_article, layout_of, read_wikiextractor
+from data_prep.readers.wikipedia import PAGE_BEGIN, read_wikipedia
 from data_prep.wikitext.names import header_of
+from electra_tf.data.manifest import DatasetSettings
 
-__all__ = ["FORMATS", "Document", "TextFormat"]
+
+@dataclass(frozen=True)
+class TextFormat:
+    """The reader of a file format.
+
+    Attributes:
+        documents: (stream, origin, settings) -> documents, and counts of what is left out between them. The stream is a
+            file, or a part of one that begins and ends at document boundaries. Readers read it in pieces of bounded
+            size.
+        boundaries: (header, settings) -> what finds the boundaries between documents. None if a file is one document,
+            or has to be read from its beginning.
+        header_of: (first bytes of a file) -> the header: what the reader of any part has to know of its beginning.
+    """
+
+    documents: Callable[[BinaryIO, Origin, DatasetSettings], Iterator[Document | ReadCounts]]
+    boundaries: Callable[[bytes, DatasetSettings], LineBoundaries] | None = None
+    header_of: Callable[[bytes], bytes] = lambda begin: b""
+
+
+def _has_text(line: bytes) -> bool:
+    return not line.isspace()
+
 
 FORMATS: dict[str, TextFormat] = {
-    "text": TextFormat(read_plain_text, begins_plain_text_document),
-    "sentences": TextFormat(read_sentences, begins_document=None),
-    "book": TextFormat(read_book, begins_document=None),
+    "text": TextFormat(read_plain_text, lambda header, settings: LineBoundaries(is_blank)),
+    "sentences": TextFormat(read_sentences, lambda header, settings: CountBoundaries(settings.lines_per_document)),
+    "book": TextFormat(read_book),
     "wikiextractor": TextFormat(
-        read_wikiextractor, begins_wikiextractor_article, lambda begin: b"{" * is_json_layout(begin)
+        read_wikiextractor,
+        lambda header, settings: LineBoundaries(_has_text if header == JSON_LAYOUT else begins_article),
+        layout_of,
     ),
-    "wikipedia": TextFormat(read_wikipedia, begins_page, header_of),
-    "jsonl": TextFormat(read_json_lines, begins_json_line),
-    "openwebtext": TextFormat(read_whole_text, begins_document=None),
-    "parquet": TextFormat(read_rows, begins_document=None),
-    "arrow": TextFormat(read_rows, begins_document=None),
+    "wikipedia": TextFormat(read_wikipedia, lambda header, settings: TagBoundaries(PAGE_BEGIN), header_of),
+    "jsonl": TextFormat(read_json_lines, lambda header, settings: LineBoundaries(_has_text)),
+    "openwebtext": TextFormat(read_whole_text),
+    "parquet": TextFormat(read_rows),
+    "arrow": TextFormat(read_rows),
 }

@@ -42,7 +42,7 @@ def read_rows(
     end: int | None = None,
     rows_are_sentences: bool = False,
 ) -> Iterator[Document | ReadCounts]:
-    """The documents of the rows from `origin.offset` to `end` (None: the end of the table). See `TextFormat`.
+    """The documents of the rows from `origin.offset` to `end` (None: the end of the table).
 
     A row without text is counted as skipped.
 

@@ -33,7 +33,7 @@ _HYPHENATED_END = re.compile(r"\w-$")
 
 
 def read_plain_text(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
-    """Documents of plain text, one sentence or paragraph per line; a blank line ends a document. See `TextFormat`."""
+    """Documents of plain text, one sentence or paragraph per line; a blank line ends a document."""
     keeps = settings.layout == "keep"
     lines = map(str.rstrip if keeps else str.strip, LineReader(stream, origin).decoded_lines())
     pairs = pairwise(chain([""], lines, [""]))
@@ -41,14 +41,14 @@ def read_plain_text(stream: BinaryIO, origin: Origin, settings: DatasetSettings)
     return collect_documents(documents, has_paragraphs=False)
 
 
-def begins_plain_text_document(line: bytes) -> bool:
-    """Whether `line` is blank: the file may be split before it."""
+def is_blank(line: bytes) -> bool:
+    """Whether `line` is blank: plain text may be split before it."""
     # A file that cannot be decoded is left out later.
     return not line.strip() or not line.decode("utf-8", errors="replace").strip()
 
 
 def read_sentences(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
-    """Documents of `settings.lines_per_document` lines, blank ones included. See `TextFormat`.
+    """Documents of `settings.lines_per_document` lines, blank ones included.
 
     The stream begins at a multiple of that number of lines.
     """
@@ -70,12 +70,12 @@ def read_sentences(stream: BinaryIO, origin: Origin, settings: DatasetSettings) 
 
 
 def read_whole_text(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
-    """The document of a file of OpenWebText, with one paragraph per line. See `TextFormat`."""
+    """The document of a file of OpenWebText, with one paragraph per line."""
     return collect_documents(chain(LineReader(stream, origin), [None]), has_paragraphs=True)
 
 
 def read_book(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
-    """The document of a book; several documents if it exceeds `MAX_DOCUMENT_CHARACTERS`. See `TextFormat`."""
+    """The document of a book; several documents if it exceeds `MAX_DOCUMENT_CHARACTERS`."""
     lines: list[str] = []
     num_characters = 0
     for line in LineReader(stream, origin):
@@ -125,7 +125,7 @@ def read_json_lines(
     settings: DatasetSettings,
     convert: Callable[[str], str] = str,
 ) -> Iterator[Document | ReadCounts]:
-    """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs. See `TextFormat`.
+    """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs.
 
     A line with null or white space in this field is counted as skipped, and so is one that is no JSON object with a
     string or null in it. `convert` is applied to each document's text.
@@ -162,8 +162,3 @@ def _text(raw_line: bytes, text_field: str) -> str:
         return ""
     # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
     return text.encode("utf-8", "ignore").decode("utf-8")
-
-
-def begins_json_line(line: bytes) -> bool:
-    """Whether a document begins at `line`: true unless the line is blank."""
-    return not line.isspace()

@@ -12,34 +12,33 @@ from data_prep.readers.lines import LineReader, collect_documents
 from data_prep.readers.text import read_json_lines
 from electra_tf.data.manifest import DatasetSettings
 
+# How files begin: `--json` writes an article a line.
+_TAG_LAYOUT, JSON_LAYOUT = b"<doc ", b"{"
 _ARTICLE_BEGIN = re.compile(rb"<doc id=.*>\s*\Z")
 _ARTICLE_END = "</doc>"
 
 
 def read_wikiextractor(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
-    """The articles of a WikiExtractor file; the first line of each is its title. See `TextFormat`.
-
-    Raises: FileFault: the content is in neither layout.
-    """
+    """The articles of a WikiExtractor file; the first line of each is its title. Raises: see `layout_of`."""
     stream = buffered(stream)
-    begin = begin_of(stream).removeprefix(BYTE_ORDER_MARK).lstrip()
-    if is_json_layout(origin.header if origin.is_later else begin):
+    if (origin.header or layout_of(begin_of(stream))) == JSON_LAYOUT:
         settings = settings.model_copy(update={"text_field": "text", "layout": "join"})
         return read_json_lines(stream, origin, settings, convert=_unescaped)
-    if origin.is_later or not begin or begin.startswith(b"<doc "):
-        return collect_documents(_lines_of_articles(stream, origin), has_paragraphs=True)
-    description = f"begins with {begin[:20]!r}; expected WikiExtractor output, or the right format in input"
-    raise FileFault("files in another format", description)
+    return collect_documents(_lines_of_articles(stream, origin), has_paragraphs=True)
 
 
-def begins_wikiextractor_article(line: bytes) -> bool:
+def layout_of(begin: bytes) -> bytes:
+    """The layout of a file that begins with `begin`. Raises: FileFault: it is in neither layout."""
+    begin = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if begin and not begin.startswith((_TAG_LAYOUT, JSON_LAYOUT)):
+        description = f"begins with {begin[:20]!r}; expected WikiExtractor output, or the right format in input"
+        raise FileFault("files in another format", description)
+    return JSON_LAYOUT if begin.startswith(JSON_LAYOUT) else _TAG_LAYOUT
+
+
+def begins_article(line: bytes) -> bool:
     """Whether an article of the `<doc>` layout begins with `line`."""
     return bool(_ARTICLE_BEGIN.match(line))
-
-
-def is_json_layout(begin: bytes) -> bool:
-    """Whether a file that begins with `begin` has the layout of `--json`: an article a line."""
-    return begin.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{")
 
 
 def _lines_of_articles(stream: BinaryIO, origin: Origin) -> Iterator[str | ReadCounts | None]:
@@ -49,7 +48,7 @@ def _lines_of_articles(stream: BinaryIO, origin: Origin) -> Iterator[str | ReadC
     is_outside = False  # in a text outside articles, which is counted
     for offset, raw_line in chain(LineReader(stream, origin).raw_lines(), [(0, b"<doc id=end>")]):
         line = raw_line.decode().strip()
-        if begins_wikiextractor_article(raw_line):
+        if begins_article(raw_line):
             if article and not (offset == 0 and error_of(stream)):  # else the fault is counted
                 yield ReadCounts.of_fault("articles without </doc>", origin.path, begin, article[0][:80])
             article, begin, is_outside = [line], offset, False

@@ -27,6 +27,7 @@ _DISAMBIGUATION_WORD = "__DISAMBIG__"
 # {{disambiguation needed}}, which marks a link, nor {{surname}} and {{given name}}, which articles also have.
 _DISAMBIGUATION_TEMPLATE = re.compile(r"(?:.*\b)?disambig(?:uation)?(?: page)?(?:[ -]cleanup)?")
 
+# Within a page nothing matches, because text is escaped.
 PAGE_BEGIN = re.compile(rb"<page[\s/>]")
 _PAGE_BEGIN_BYTES = 6
 _PAGE_END = b"</page>"
@@ -37,11 +38,11 @@ def read_wikipedia(stream: BinaryIO, origin: Origin, settings: DatasetSettings) 
     """The articles of a MediaWiki XML export at their last revisions; the first line of each is its title.
 
     Other pages are counted as skipped. This depends on the page and on the header of the export, which is in
-    `origin.header` if the stream is a part of a file. See `TextFormat`.
+    `origin.header` if the stream is a part of a file.
     """
     wiki = wiki_of(origin.header, settings.language, settings.wikipedia_names)
     for offset, content in _parts_between_pages(stream, origin.offset):
-        if not begins_page(content):
+        if not PAGE_BEGIN.match(content):
             begin = content.removeprefix(BYTE_ORDER_MARK).lstrip()
             if begin and not _EXPORT_BEGIN.match(begin):
                 description = (
@@ -93,11 +94,6 @@ def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: 
         ):
             return "disambiguation pages"
     return ""
-
-
-def begins_page(content: bytes) -> bool:
-    """Whether a page begins with `content`. Within a page nothing does, because text is escaped."""
-    return PAGE_BEGIN.match(content) is not None
 
 
 def _parts_between_pages(stream: BinaryIO, offset: int) -> Iterator[tuple[int, bytes]]:

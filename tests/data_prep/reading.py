@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from data_prep.counts import ReadCounts
-from data_prep.readers import Document
+from data_prep.documents import Document
 
 
 def documents_of(items: Iterable[Document | ReadCounts], counts: ReadCounts | None = None) -> Iterator[Document]:

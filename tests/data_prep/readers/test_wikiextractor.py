@@ -3,7 +3,7 @@ import json
 import pytest
 
 from data_prep.counts import ReadCounts
-from data_prep.readers.wikiextractor import begins_wikiextractor_article
+from data_prep.readers.wikiextractor import begins_article
 
 TAGGED = (
     '<doc id="12" url="u" title="Anarchism">\nAnarchism\n\nFirst paragraph.\nOrigins.\n\n</doc>\n'
@@ -59,4 +59,4 @@ def test_text_outside_articles_is_left_out_and_counted_once(read, text, offset, 
 )
 def test_a_line_of_text_may_begin_as_a_tag_does(read, line):
     assert read("wikiextractor", f'<doc id="1">\nb\n{line}\n</doc>') == [["b", line]]
-    assert not begins_wikiextractor_article(f"{line}\n".encode())
+    assert not begins_article(f"{line}\n".encode())

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.boundaries import (
+from data_prep.readers.boundaries import (
     CountBoundaries,
     LineBoundaries,
     TagBoundaries,
