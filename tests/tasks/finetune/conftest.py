@@ -10,10 +10,11 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.data.tables import Table
 from electra_tf.finetuning.run import prepared_job
 from electra_tf.finetuning.seeds import Job, run_seeds
 from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.datasets import read_task
+from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.train.run_directory import RATES
@@ -87,6 +88,22 @@ def own_files(tmp_path_factory) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def tiny_encoder(tiny_pretrained) -> StoredModel:
     return load_pretrained(tiny_pretrained)
+
+
+@pytest.fixture(scope="session")
+def task_of(tiny_encoder) -> Callable[..., TaskToTrain]:
+    """`task_of("classification", train={"text": [...], "label": [...]})`: a task on tables.
+
+    Without `validation`, the dev set is the training split.
+    """
+
+    def read(name: str, settings: dict | None = None, **columns: dict) -> TaskToTrain:
+        columns = {"validation": columns["train"], **columns}
+        sizes = {split: len(next(iter(each.values()))) for split, each in columns.items()}
+        tables = {split: Table(f"{split}.csv", each, range(2, 2 + sizes[split])) for split, each in columns.items()}
+        return read_task(name, settings or {}, "test", tiny_encoder.encoder, tiny_encoder.origin, tables)
+
+    return read
 
 
 @pytest.fixture(scope="session")
