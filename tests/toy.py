@@ -276,6 +276,10 @@ def evaluation_values(task: Evaluated, batch: dict[str, tf.Tensor], context: For
     return {name: term.value() for name, term in task.evaluation_terms(batch, context).items()}
 
 
+def gelu(values) -> np.ndarray:
+    return values * 0.5 * (1.0 + np.vectorize(math.erf)(values / math.sqrt(2.0)))
+
+
 def softplus(value: float) -> float:
     return math.log1p(math.exp(value))
 

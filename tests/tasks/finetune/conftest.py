@@ -134,23 +134,23 @@ def job_in(tiny_encoder, own_files) -> Callable[..., Job]:
 
 
 @pytest.fixture(scope="session")
-def three_seeds(job_in, tmp_path_factory) -> tuple[Path, dict[str, int]]:
-    """The directory of seeds 0, 1 and 2 with all checkpoints, and how often each part of the model was traced."""
-    directory, traces = tmp_path_factory.mktemp("three") / "out", {}
+def three_seeds(job_in, tmp_path_factory) -> tuple[Path, list[str]]:
+    """The directory of seeds 0, 1 and 2 with all checkpoints, and each trace of a part of the model."""
+    directory, traces = tmp_path_factory.mktemp("three") / "out", []
+
+    def counted(method: Callable) -> Callable:
+        def call(*arguments):
+            if not tf.executing_eagerly():  # as when variables are created
+                traces.append(method.__name__)
+            return method(*arguments)
+
+        return call
+
     with pytest.MonkeyPatch.context() as patched:
-        for name in ("training_terms", "example_outputs"):
-            patched.setattr(FinetuningTask, name, _counted(getattr(FinetuningTask, name), name, traces))
+        for method in (FinetuningTask.training_terms, FinetuningTask.example_outputs):
+            patched.setattr(FinetuningTask, method.__name__, counted(method))
         run_seeds(job_in(directory, keep="all"), (0, 1, 2))
     return directory, traces
-
-
-def _counted(method: Callable, name: str, counts: dict[str, int]) -> Callable:
-    def counted(*arguments):
-        if not tf.executing_eagerly():  # as when variables are created
-            counts[name] = counts.get(name, 0) + 1
-        return method(*arguments)
-
-    return counted
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,19 @@
 """Fine-tuning of the milestones of a run, and their scores with FLOPs."""
 
-import hashlib
 import json
 import math
+from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
 import run_finetuning
 from electra_tf.cli import report
-from electra_tf.config.errors import UserError
-from electra_tf.config.loader import config_to_yaml
 from electra_tf.finetuning import milestones
 from electra_tf.finetuning.milestones import finetune_milestones, seed_scores
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain import build_objective
+from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.run_directory import RunDirectory
 from tests.markdown import cells
 from tests.toy import VOCABULARY
@@ -33,11 +32,8 @@ def pretraining_run(tmp_path, tiny_config):
         for directory, steps in ((run.milestones, milestones), (run.checkpoints, checkpoints)):
             for step in steps:
                 tf.train.Checkpoint(task=task).write(f"{directory}/step-{step}")
-        (tmp_path / "run" / "config.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-        (tmp_path / "run" / "vocab.txt").write_bytes(VOCABULARY)
-        settings = {"lower_case": True, "strip_accents": True}
-        settings["vocab_sha256"] = hashlib.sha256(VOCABULARY).hexdigest()
-        (tmp_path / "run" / "tokenizer_settings.json").write_text(json.dumps(settings), encoding="utf-8")
+        run.write_config(config)
+        run.write_tokenizer(StoredTokenizer(VOCABULARY))
         return run
 
     return build
@@ -49,7 +45,7 @@ def fine_tuned(monkeypatch) -> list[tuple]:
     calls = []
 
     def finetune(values, source, init_from, output_dir, strategy, seeds, **options):
-        calls.append((values["name"], init_from, output_dir))
+        calls.append((values["name"], init_from, output_dir, values["train"]["keep"]))
         step = int(init_from.rpartition("-")[2])
         results = [{"seed": seed, "metrics": {"accuracy": step / 8 + seed / 64}} for seed in seeds]
         tf.io.gfile.makedirs(output_dir)
@@ -61,19 +57,19 @@ def fine_tuned(monkeypatch) -> list[tuple]:
     return calls
 
 
-def fine_tune(run: RunDirectory, output_dir, **options) -> str:
-    values = {"name": "rte", "init_from": run.path, "untrained": options.pop("untrained", False)}
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    return finetune_milestones(values, "", str(output_dir), strategy, **{"seeds": (3, 5), **options})
+def fine_tune(run: RunDirectory, output_dir, untrained: bool = False, seeds: tuple[int, ...] = (3, 5), **train) -> str:
+    values = {"name": "rte", "init_from": run.path, "untrained": untrained, "train": train}
+    return finetune_milestones(values, "", str(output_dir), tf.distribute.OneDeviceStrategy("CPU:0"), seeds=seeds)
 
 
 def test_milestones_and_then_the_newest_checkpoint_are_fine_tuned_once(pretraining_run, fine_tuned, tmp_path):
     run, out = pretraining_run(milestones=[4, 2], checkpoints=(6, 7)), tmp_path / "out"
     fine_tune(run, out)
     prefixes = {2: f"{run.milestones}/step-2", 4: f"{run.milestones}/step-4", 7: f"{run.checkpoints}/step-7"}
-    assert fine_tuned == [("rte", prefix, f"{out}/step_{step}") for step, prefix in prefixes.items()]
-    fine_tune(pretraining_run(milestones=[7]), tmp_path / "again")
-    assert [init_from.rpartition("/")[2] for _, init_from, _ in fine_tuned[3:]] == ["step-2", "step-4", "step-7"]
+    assert fine_tuned == [("rte", prefix, f"{out}/step_{step}", "none") for step, prefix in prefixes.items()]
+    fine_tune(pretraining_run(milestones=[7]), tmp_path / "again", keep="best")
+    again = [(init_from.rpartition("/")[2], keep) for _, init_from, _, keep in fine_tuned[3:]]
+    assert again == [("step-2", "best"), ("step-4", "best"), ("step-7", "best")]
 
 
 def test_scores_are_written_to_the_output_and_to_the_run(pretraining_run, fine_tuned, tmp_path, tiny_config):
@@ -116,50 +112,26 @@ def test_a_second_output_leaves_the_scores_in_the_run_as_they_are(
     assert stored.read_text() == (tmp_path / "out/scores.json").read_text() != before
 
 
-@pytest.mark.parametrize("config", [None, "task: {kind: tagging}", "train: {}"])
-def test_a_directory_without_a_pre_training_run_is_refused(fine_tuned, tmp_path, config):
-    if config is not None:
-        (tmp_path / "config.yaml").write_text(config)
-    with pytest.raises(UserError, match="no pre-training run with checkpoints"):
-        fine_tune(RunDirectory(tmp_path), tmp_path / "out")
-    assert fine_tuned == []
-
-
-def test_an_untrained_encoder_gives_no_scores_of_milestones(pretraining_run, fine_tuned, tmp_path):
-    with pytest.raises(UserError, match="untrained"):
-        fine_tune(pretraining_run(milestones=[2]), tmp_path / "out", untrained=True)
+def test_no_pre_training_run_and_no_trained_encoder_are_refused(pretraining_run, fine_tuned, refusal, tmp_path):
+    run, out = pretraining_run(milestones=[2]), tmp_path / "out"
+    assert "untrained has no effect" in refusal(fine_tune, run, out, True)
+    Path(run.settings_file).write_text("task: {kind: tagging}")
+    assert "no pre-training run with checkpoints" in refusal(fine_tune, run, out)
+    (tmp_path / "run/config.yaml").unlink()
+    assert "no pre-training run with checkpoints" in refusal(fine_tune, run, out)
+    (tmp_path / "config.yaml").write_text("train: {}")
+    assert "no pre-training run with checkpoints" in refusal(fine_tune, RunDirectory(tmp_path), out)
     assert fine_tuned == []
 
 
 def test_a_seeds_score_of_several_tasks_is_the_mean_of_their_primary_metrics():
-    def task(name, metric, *values):
+    tasks = []
+    for metric, values in (("accuracy", (0.5, 0.75, 0.5, 0.5)), ("f1", (0.25, 0.5, None))):  # seed 6 lacks the second
         seeds = [{"seed": seed, "metrics": {metric: value, "loss": 9.0}} for seed, value in enumerate(values, 3)]
-        return {"task": name, "primary_metric": metric, "seeds": seeds}
-
-    # Seed 6 has only one of the tasks.
-    scores = seed_scores({"tasks": [task("rte", "accuracy", 0.5, 0.75, 0.5, 0.5), task("b", "f1", 0.25, 0.5, None)]})
+        tasks.append({"primary_metric": metric, "seeds": seeds})
+    scores = seed_scores({"tasks": tasks})
     assert (scores[3], scores[4]) == (0.375, 0.625)
     assert math.isnan(scores[5]) and len(scores) == 3
-
-
-@pytest.mark.parametrize(
-    ("flags", "kept"),
-    [([], "none"), (["--keep=best"], "best"), (["--set", "train.keep=all"], "all"), (["--config={config}"], "last")],
-)
-def test_milestones_keep_no_checkpoints_by_default(monkeypatch, pretraining_run, flags, kept, tmp_path):
-    calls, run = [], pretraining_run(milestones=[2])
-
-    def start(values, *_, **__):
-        calls.append(values["train"]["keep"])
-        raise UserError("the end")
-
-    monkeypatch.setattr(milestones, "finetune", start)
-    monkeypatch.setattr(milestones, "load_pretrained", lambda path, values: path)
-    (tmp_path / "kept.yaml").write_text("train: {keep: last}\n")
-    flags = [flag.format(config=tmp_path / "kept.yaml") for flag in flags]
-    required = ["--task=rte", f"--init_from={run.path}", f"--output_dir={tmp_path}/out", "--milestones"]
-    assert run_finetuning.main([*required, *flags]) == 2
-    assert calls == [kept]
 
 
 @pytest.mark.slow
@@ -168,11 +140,11 @@ def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_p
     (tmp_path / "train.csv").write_text("text,label\nw5 w6,a\nw7 w8 w9,b\nw10 w11,b\n")
     flags = [f"--{split}_file={tmp_path}/train.csv" for split in ("train", "validation")]
     flags += ["--task=classification", f"--init_from={run.path}", f"--output_dir={tmp_path}/out", "--milestones"]
-    for setting in ("data.max_seq_length=8", "train.num_steps=1", "train.batch_size=2"):
-        flags.append(f"--set={setting}")
+    flags += ["--set=data.max_seq_length=8", "--set=train.num_steps=1", "--set=train.batch_size=2"]
     assert run_finetuning.main(flags) == 0
     results = json.loads((tmp_path / "out" / "scores.json").read_text())["results"]
     assert [row["step"] for row in results] == [2, 8]
+    assert not list((tmp_path / "out").rglob("checkpoints/step-*"))
     before = sorted((tmp_path / "out").glob("step_*/seed_*/result.json"), key=str)
     times = [file.stat().st_mtime_ns for file in before]
     assert run_finetuning.main(flags) == 0

@@ -14,7 +14,7 @@ from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.tasks.finetune.datasets import task_facts
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from tests.tasks.finetune.steps import CHOICE, CLASSES, build, choice_batch, text_batch
-from tests.toy import toy_finetuning_config
+from tests.toy import gelu, log_softmax, toy_finetuning_config
 
 # Heads on top of a given output of the encoder.
 
@@ -33,8 +33,7 @@ def set_weights(layer: keras.layers.Dense, kernel: list, bias: list) -> None:
     layer.bias.assign(bias)
 
 
-def gelu(x):
-    return x * 0.5 * (1.0 + np.vectorize(math.erf)(x / math.sqrt(2.0)))
+MODERN = {"block": "modern", "layer_norm_epsilon": 0.25}
 
 
 def test_the_linear_head_is_a_dense_layer_on_the_vector_of_cls():
@@ -53,7 +52,49 @@ def test_the_huggingface_head_has_another_layer_with_gelu():
     assert task.forward(batch, INFERENCE).numpy()[0] == pytest.approx([first, second, first + second + 4], abs=1e-6)
 
 
-MODERN = {"block": "modern"}
+def modern_head(x: np.ndarray) -> np.ndarray:
+    """GELU and LayerNorm with weight [2, 1], for vectors of two numbers after a dense layer [[1, 0], [2, 1]]."""
+    values = gelu(x @ np.array([[1.0, 0.0], [2.0, 1.0]]))
+    values = values - values.mean(axis=-1, keepdims=True)
+    return values / np.sqrt((values**2).mean(axis=-1, keepdims=True) + 0.25) * [2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "kind", [{**CLASSES, "labels": ("a", "b")}, {"kind": "tagging", "labels": ("O", "X")}], ids=["texts", "tagging"]
+)
+def test_the_huggingface_head_on_the_modern_block_has_a_layer_norm_and_no_first_bias(kind):
+    hidden = [[[1.0, -2.0], [0.5, 3.0], [-1.0, 0.0]]]
+    task, batch = headed({**kind, "head": "huggingface"}, hidden, **MODERN)
+    task.forward(batch, INFERENCE)
+    assert task.hidden_layer.bias is None and task.hidden_norm.beta is None
+    task.hidden_layer.kernel.assign([[1, 0], [2, 1]])
+    task.hidden_norm.gamma.assign([2, 1])
+    set_weights(task.output_layer, [[1, 0], [0, 1]], [0, 4])
+    expected = modern_head(np.array(hidden[0])) + [0, 4]
+    expected = expected[0] if kind["kind"] == "classification" else expected
+    assert task.forward(batch, INFERENCE).numpy()[0] == pytest.approx(expected, abs=1e-6)
+
+
+def test_answers_have_that_head_too_and_every_bias_where_the_encoder_has_them():
+    answers = {"kind": "question_answering", "version_2": True, "head": "huggingface"}
+    with pytest.raises(UserError, match="needs joint_prediction: false and answerable_classifier: false"):
+        toy_finetuning_config(answers)
+    answers |= {"joint_prediction": False, "answerable_classifier": False}
+    hidden, biases = [[1.0, -2.0], [0.5, 3.0]], {"norm_bias": True, "classifier_bias": True}
+    task, batch = headed(answers, [hidden], **MODERN, **biases)
+    batch |= {"input_mask": tf.ones([1, 2], tf.int32), "segment_ids": tf.ones([1, 2], tf.int32)}
+    task.outputs(batch, task.forward(batch, INFERENCE))
+    set_weights(task.hidden_layer, [[1, 0], [2, 1]], [0, 0])
+    task.hidden_norm.gamma.assign([2, 1])
+    task.hidden_norm.beta.assign([0, 5])
+    set_weights(task.start_layer, [[1], [0]], [0.5])
+    set_weights(task.end_layer, [[0], [1]], [0.5])
+    predictions = task.outputs(batch, task.forward(batch, INFERENCE))
+    expected = modern_head(np.array(hidden)) + [0, 5] + 0.5
+    assert predictions["start_logits"].numpy()[0] == pytest.approx(expected[:, 0], abs=1e-6)
+    assert predictions["end_logits"].numpy()[0] == pytest.approx(expected[:, 1], abs=1e-6)
+
+
 HEADS = [
     (CLASSES, "linear", {}, ["head"]),
     (CLASSES, "huggingface", {}, ["head", "hidden"]),
@@ -144,30 +185,9 @@ def end_logits(layers, row: int, start: int) -> np.ndarray:
     return masked(row, [layers["end_layer"](gelu(layers["end_hidden_layer"](h[start], h_t))) for h_t in h])
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    return logits - np.log(np.sum(np.exp(logits - logits.max()))) - logits.max()
-
-
 def answerable_logit(layers, row: int) -> float:
     h, shares = HIDDEN[row], np.exp(log_softmax(start_logits(layers, row)))
     return layers["answerable_layer"](gelu(layers["answerable_hidden_layer"](h[0], shares @ h))).item()
-
-
-def test_logits_of_starts_and_of_ends_given_the_start_follow_the_formulas(question_answering):
-    task, batch, layers = question_answering()
-    forward = task.forward(batch, INFERENCE)
-    starts = np.array([[3, 0, 5], [7, 2, 0]])
-    ends = task.end_logits(forward, tf.constant(starts)).numpy()
-    for row in range(2):
-        assert forward.start_logits[row].numpy() == pytest.approx(start_logits(layers, row), abs=1e-4)
-        for slot, start in enumerate(starts[row]):
-            assert ends[row, slot] == pytest.approx(end_logits(layers, row, start), abs=1e-4)
-
-
-def test_the_answerable_classifier_reads_cls_and_the_expected_start(question_answering):
-    task, batch, layers = question_answering()
-    expected = [answerable_logit(layers, row) for row in range(2)]
-    assert task.forward(batch, INFERENCE).answerable_logits.numpy() == pytest.approx(expected, abs=1e-5)
 
 
 def test_without_start_logits_the_answerable_classifier_reads_cls_alone(question_answering):
@@ -224,15 +244,16 @@ def test_the_beam_has_the_best_starts_and_the_best_ends_for_each(question_answer
 
 
 @pytest.mark.parametrize(
-    ("top", "powers"),
+    ("top", "encoder", "powers"),
     [
-        ("authors", {"embeddings": 5, "layer_0": 4, "layer_2": 2}),
-        ("even", {"embeddings": 4, "layer_0": 3, "layer_2": 1}),
+        ("authors", {}, {"embeddings": 5, "layer_0": 4, "layer_2": 2}),
+        ("even", {}, {"embeddings": 4, "layer_0": 3, "layer_2": 1}),
+        ("authors", MODERN, {"embeddings": 5, "layer_0": 4, "layer_2": 2, "final_LayerNorm": 2}),
     ],
 )
-def test_the_learning_rate_falls_with_every_layer(top, powers):
+def test_the_learning_rate_falls_with_every_layer(top, encoder, powers):
     decay = {"layerwise_decay": 0.5, "layerwise_decay_top": top}
-    task = build_finetuning_task(toy_finetuning_config(CLASSES, encoder={"num_layers": 3}, optimizer=decay))
+    task = build_finetuning_task(toy_finetuning_config(CLASSES, encoder={"num_layers": 3} | encoder, optimizer=decay))
     rates = {v.path: task.learning_rate_multiplier(v) for v in task.trainable_variables}
     for part, power in powers.items():
         assert {rate for name, rate in rates.items() if name.startswith(f"electra/{part}")} == {0.5**power}, part

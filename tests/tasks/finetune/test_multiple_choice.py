@@ -1,16 +1,28 @@
-"""Multiple choice: its files, the model, its metrics and predictions."""
+"""Multiple choice: its files, model, metrics and predictions; the folders and training steps of transformers."""
 
+import dataclasses
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 from electra_tf.models.layers import INFERENCE
+from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.examples import Examples, NewColumns
-from electra_tf.tasks.finetune.kinds import KINDS
+from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
+from electra_tf.train.step import compile_task
+from electra_tf.weights.hugging_face.reader import read_hugging_face
+from electra_tf.weights.hugging_face.writer import hugging_face_networks
+from electra_tf.weights.names import named_variables
+from electra_tf.weights.stored_model import assign_weights
+from tests.models.modernbert_fixture import SIZES
+from tests.tasks.finetune import multiple_choice_fixture as peer
 from tests.tasks.finetune.steps import CHOICE, build, choice_batch
+from tests.toy import TOKENS
 
 LOWEST = float(np.finfo(np.float32).min)
 SWAG = {"sent1": "Ann sits_.", "sent2": "She", "ending0": "runs", "ending1": "sings", "ending2": "eats", "label": 2}
@@ -48,14 +60,6 @@ def test_each_layout_gives_a_context_choices_and_the_index_of_the_right_one(writ
     assert (examples.ids, examples.where(0)[-13:]) == (["0"], "train.jsonl:1")
 
 
-def test_swag_is_read_from_csv_and_parquet_alike(write, write_parquet):
-    content = f"{','.join(SWAG)}\n{','.join(map(str, SWAG.values()))}\n"
-    of_csv = read_choices(write("swag.csv", content))
-    columns = {name: [value] for name, value in SWAG.items()}
-    of_parquet = read_choices(write_parquet("swag.parquet", columns, ("0", "1", "2")))
-    assert (of_csv.inputs, of_csv.labels) == (of_parquet.inputs, of_parquet.labels)
-
-
 @pytest.mark.parametrize("row", [SWAG | {"label": -1}, {name: OWN[name] for name in ("context", "choices")}])
 def test_new_text_needs_no_labels(write, row):
     assert read_choices(write("new.jsonl", lines(row)), NewColumns()).labels is None
@@ -77,23 +81,13 @@ def test_a_mistake_in_a_file_is_reported_with_its_place(write, refusal, rows, pa
 
 
 def test_a_row_may_lack_its_label(write):
-    rows = [OWN | {"label": label} for label in (-1, 2, None, "-", "", "B")]
-    assert read_choices(write("a.jsonl", lines(*rows))).labels == [None, 2, None, None, None, 1]
+    rows = [OWN | {"label": label} for label in (-1, 2, None, "-", "", "B", "2")]  # of CSV files the last
+    assert read_choices(write("a.jsonl", lines(*rows))).labels == [None, 2, None, None, None, 1, 2]
 
 
-@pytest.fixture(scope="module", params=[{}, {"block": "modern"}], ids=["bert", "modern"])
-def task(request):
-    head = "huggingface" if request.param else "linear"
-    return build(CHOICE | {"head": head}, encoder=request.param)
-
-
-def test_permuted_choices_have_permuted_logits(task):
-    batch, order = choice_batch(), [2, 0, 1]
-    permuted = {name: tf.gather(values, order, axis=1) if len(values.shape) == 3 else values
-                for name, values in batch.items()}  # fmt: skip
-    expected = task.forward(batch, INFERENCE).numpy()[:, order]
-    np.testing.assert_allclose(task.forward(permuted, INFERENCE), expected, atol=1e-6)
-    assert np.ptp(expected[0]) > 1e-3
+@pytest.fixture(scope="module")
+def task():
+    return build(CHOICE)
 
 
 def test_padding_choices_and_padding_tokens_change_nothing(task):
@@ -127,3 +121,91 @@ def test_metrics_are_accuracy_and_mean_loss_and_a_row_has_each_choices_probabili
         f"b{label[1]}\t1\t0.250000\t0.750000\t",
         f"c{label[2]}\t0\t0.600000\t0.100000\t0.300000",
     ]
+
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "multiple_choice.npz"
+LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-5, 1e-5
+# A number added to all scores changes no loss, so the gradient of these is rounding alone, up to 1e-7. AdamW divides it
+# by its own size plus 1e-6: in five steps of at most 3e-3 each, 1e-3 at most.
+WITHOUT_GRADIENT = {case: ("classifier.bias", "attention.self.key.bias") for case in peer.CASES}
+WITHOUT_GRADIENT["electra linear"] += (f".{peer.NUM_LAYERS - 1}.output.LayerNorm.bias",)
+OPTIMIZER = {"learning_rate": peer.RATE, "layerwise_decay": 1.0, "clip_norm": peer.CLIP_NORM}
+OPTIMIZER |= {"warmup_steps": peer.WARMUP_STEPS, "warmup_fraction": 0.0, "weight_decay_rate": peer.DECAY}
+TRAINING = {
+    "encoder": {"hidden_dropout": 0.0, "attention_dropout": 0.0},
+    "optimizer": OPTIMIZER,
+    "train": {"batch_size": peer.NUM_EXAMPLES, "num_steps": peer.PLANNED_STEPS, "fused_ops": False},
+}
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, dict[str, np.ndarray]]:
+    """By case, what the fixture's script wrote."""
+    by_case: dict[str, dict[str, np.ndarray]] = {case: {} for case in peer.CASES}
+    with np.load(FIXTURE) as arrays:
+        for name in arrays:
+            case, _, rest = name.partition("|")
+            by_case[case][rest] = arrays[name]
+    return by_case
+
+
+@pytest.fixture(scope="module")
+def folder_of(expected, tmp_path_factory):
+    """`folder_of("electra")`: the folder that transformers would write before the first step, as a stored model."""
+
+    def from_folder(case: str):
+        place = tmp_path_factory.mktemp("folder")
+        (place / "config.json").write_text(str(expected[case]["config"]))
+        shapes = {n.removeprefix("weight|"): e.shape for n, e in expected[case].items() if n.startswith("weight|")}
+        tensors = {name: peer.initial_weight(case, name, shape) for name, shape in shapes.items()}
+        (place / "vocab.txt").write_text("\n".join(TOKENS[: SIZES["vocab_size"]]))
+        safetensors.numpy.save_file(tensors, place / "model.safetensors")
+        model = read_hugging_face(str(place))
+        assert not [note for note in model.notes if "not read" in note]
+        return model, tensors
+
+    return from_folder
+
+
+def task_of(model):
+    """A compiled task with the model's weights, without dropout."""
+    task_settings = model.finetuned.task.model_dump() | {"dropout": 0.0}
+    names = {"name": "multiple_choice", "task": task_settings, "encoder": model.encoder, "init_from": None}
+    sizes = {"num_epochs": 1, "max_seq_length": peer.NUM_TOKENS, "num_rows": 1}
+    task = compile_task(build_finetuning_task(resolve(TRAINING, "the test", **names, **sizes)))
+    assign_weights("the test", model.weights, named_variables(task))
+    return task
+
+
+def step_batches() -> list[dict[str, tf.Tensor]]:
+    rows = {"row_weights": tf.ones(peer.NUM_EXAMPLES), "row_index": tf.range(peer.NUM_EXAMPLES)}
+    return [tf.nest.map_structure(lambda values: tf.constant(values, tf.int32), each) | rows for each in peer.batches()]
+
+
+@pytest.mark.parametrize("case", peer.CASES)
+def test_a_folder_is_read_with_its_head_and_gives_transformers_logits(folder_of, expected, case):
+    model, tensors = folder_of(case)
+    settings = model.finetuned.task
+    head = "linear" if "linear" in case else "huggingface"
+    rate = json.loads(str(expected[case]["config"])).get("summary_last_dropout", 0.0)
+    assert (settings.kind, settings.head, settings.dropout) == ("multiple_choice", head, rate)
+    logits = task_of(model).forward(step_batches()[0], INFERENCE)
+    np.testing.assert_allclose(logits, expected[case]["logits"], atol=1e-5)
+    (network,) = hugging_face_networks(model)
+    assert network.tensors.keys() == tensors.keys()
+    assert [name for name in tensors if not np.array_equal(network.tensors[name], tensors[name])] == []
+    assert [network.architecture] == json.loads(str(expected[case]["config"]))["architectures"]
+
+
+@pytest.mark.parametrize("case", ["electra", *(pytest.param(case, marks=pytest.mark.slow) for case in peer.CASES[1:])])
+def test_losses_and_weights_of_six_steps_are_those_of_pytorch(folder_of, expected, case):
+    model, tensors = folder_of(case)
+    task = task_of(model)
+    losses = [float(task.train_step(batch)["loss"]) for batch in step_batches()]
+    np.testing.assert_allclose(losses, expected[case]["losses"], rtol=LOSS_TOLERANCE)
+    weights = {name: variable.numpy() for name, variable in named_variables(task).items()}
+    (network,) = hugging_face_networks(dataclasses.replace(model, weights=weights))
+    for name in tensors:
+        tolerance = 1e-3 if name.endswith(WITHOUT_GRADIENT[case]) else WEIGHT_TOLERANCE
+        after = expected[case][f"weight|{name}"]
+        np.testing.assert_allclose(network.tensors[name], after, rtol=0, atol=tolerance, err_msg=name)

@@ -7,14 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
-from electra_tf.config.networks import EncoderConfig
-from electra_tf.data.tables import Table
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune.datasets import read_task
-from electra_tf.tasks.finetune.kinds.similarity import SimilarityConfig, mean_vectors
+from electra_tf.tasks.finetune.kinds.similarity import mean_vectors
 from tests.tasks.finetune.steps import CONTRASTIVE, SCORED, build, pair_batch
-from tests.toy import ENCODER
 
 
 def test_padding_does_not_count_in_the_mean():
@@ -23,9 +18,13 @@ def test_padding_does_not_count_in_the_mean():
     assert mean_vectors(values, tf.zeros([2, 3], tf.int32)).numpy().tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("encoder", [{}, {"block": "modern"}], ids=["bert", "modern"])
-def test_each_text_is_encoded_alone(encoder):
-    task, batch = build(SCORED, encoder=encoder), pair_batch()
+@pytest.fixture(scope="module")
+def scored():
+    return build(SCORED)
+
+
+def test_each_text_is_encoded_alone(scored):
+    task, batch = scored, pair_batch()
     vectors = task.forward(batch, INFERENCE).numpy()
     swapped = {name: values[:, ::-1] if len(values.shape) == 3 else values for name, values in batch.items()}
     np.testing.assert_allclose(task.forward(swapped, INFERENCE).numpy(), vectors[:, ::-1], atol=1e-6)
@@ -33,9 +32,9 @@ def test_each_text_is_encoded_alone(encoder):
     assert np.abs(vectors[:, 0] - vectors[:, 1]).max() > 1e-3
 
 
-def test_the_loss_of_a_score_is_the_squared_difference_to_the_cosine():
+def test_the_loss_of_a_score_is_the_squared_difference_to_the_cosine(scored):
     vectors = tf.constant([[[3.0, 4.0], [6.0, 8.0]], [[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [1.0, 0.0]]])
-    losses = build(SCORED).row_losses({"targets": tf.constant([0.75, 0.5, 0.0])}, vectors)
+    losses = scored.row_losses({"targets": tf.constant([0.75, 0.5, 0.0])}, vectors)
     np.testing.assert_allclose(losses, [0.0625, 0.25, 0.5], rtol=1e-6)
 
 
@@ -50,24 +49,14 @@ def test_a_text_finds_its_own_among_the_candidates_of_its_group():
     np.testing.assert_allclose(losses[:5], [good, good, bad, bad, 0.0], atol=1e-6)
 
 
-PAIRS = {"question": ["w5", "w6"], "answer": ["w7", "w8"]}
-
-
-def similarity_of(columns: dict) -> SimilarityConfig:
-    """The settings that follow from a table of pairs."""
-    table = Table("pairs", columns, range(1, 3))
-    values = {"task": {"text_columns": ["question", "answer"]}}
-    tables = {"train": table, "validation": table}
-    return read_task("similarity", values, "a test", EncoderConfig(**ENCODER), None, tables).config.task
-
-
-def test_pairs_without_scores_are_named_and_one_score_for_all_is_refused(caplog):
+def test_pairs_without_scores_are_named_and_one_score_for_all_is_refused(task_of, refusal, caplog):
     caplog.set_level(logging.INFO)
-    assert similarity_of(PAIRS | {"score": [1.5, 4.0]}).is_contrastive
+    pairs, settings = {"one": ["w5", "w6"], "two": ["w7", "w8"]}, {"task": {"text_columns": ["one", "two"]}}
+    assert task_of("similarity", settings, train=pairs | {"score": [1.5, 4.0]}).config.task.is_contrastive
     (message,) = caplog.messages
-    assert "pairs has no scores in 'label'" in message and "label_column" in message
-    with pytest.raises(UserError, match=r"has only the label 1\.0"):
-        similarity_of(PAIRS | {"label": [1, 1]})
+    assert "train.csv has no scores in 'label'" in message and "label_column" in message
+    only_one = pairs | {"label": [1, 1]}
+    assert "has only the label 1.0" in refusal(lambda: task_of("similarity", settings, train=only_one))
 
 
 VECTORS = np.float32([[[2, 0], [1, 0]], [[0, 1], [3, 4]], [[1, 0], [0, 1]]])  # cosines 1, 0.8, 0

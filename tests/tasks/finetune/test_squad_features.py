@@ -1,12 +1,18 @@
-"""Windows of questions, small enough to be cut by hand."""
+"""Windows of questions, cut by hand; and the characters of tokens of SentencePiece and byte-level vocabularies."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kinds.squad import Answer, Question
 from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.tasks.finetune.kinds.tagging import tagging_features
+from electra_tf.text.kinds import create_tokenizer
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
+from tests.byte_level import byte_level
+from tests.sentence_pieces import train
 
 WORDS = (*"abcdefghi?(-)东西", "who", "what", "18", "##95", "19", "##43")
 
@@ -23,18 +29,11 @@ def question(text, context, answer=None, *, question_id="q1", start=None, imposs
 
 def tokens_of(windows, tokenizer):
     features = windows.features
-    return [
-        " ".join(tokenizer.vocabulary.tokens[i] for i in features.input_ids[features.row(row)])
-        for row in range(features.num_rows)
-    ]
+    rows = [features.input_ids[features.row(row)] for row in range(features.num_rows)]
+    return [" ".join(tokenizer.vocabulary.tokens[index] for index in row) for row in rows]
 
 
-def positions(windows):
-    targets = windows.features.row_targets
-    names = ("start_positions", "end_positions", "is_impossible")
-    return list(zip(*(targets[name].tolist() for name in names), strict=True))
-
-
+TARGETS = ("start_positions", "end_positions", "is_impossible")
 SIZES = {"max_seq_length": 10, "doc_stride": 3, "max_query_length": 4}
 
 
@@ -72,9 +71,8 @@ def test_a_long_question_is_truncated_and_a_context_without_tokens_has_no_window
 
 
 def test_a_question_leaves_room_for_a_token_of_its_context(tokenizer):
-    windows = squad_windows(
-        [question("a b c d e", "f g")], tokenizer, max_seq_length=8, doc_stride=3, max_query_length=64
-    )
+    sizes = {**SIZES, "max_seq_length": 8, "max_query_length": 64}
+    windows = squad_windows([question("a b c d e", "f g")], tokenizer, **sizes)
     assert tokens_of(windows, tokenizer) == ["[CLS] a b c d [SEP] f [SEP]", "[CLS] a b c d [SEP] g [SEP]"]
 
 
@@ -86,7 +84,7 @@ def test_a_question_leaves_room_for_a_token_of_its_context(tokenizer):
         ("a b", None, None, [(0, 0, 1)]),
         # A part of a piece is labelled by the whole piece; here 95 is one, in the second window, too.
         ("a (1895) b", "95", None, [(7, 7, 0), (4, 4, 0)]),
-        ("a (1895) b", "9", None, [(7, 7, 0), (4, 4, 0)]),
+        ("(1895-1943) b", "1943", None, [(0, 0, 0), (5, 6, 0)]),  # ( 18 ##95 - 19 | - 19 ##43 ) b
         # Off by some characters, or in another case: the nearest such place.
         ("a b a d", "A", 3, [(6, 6, 0)]),
         ("a b c d", " c", 2, [(6, 6, 0)]),
@@ -100,14 +98,8 @@ def test_a_question_leaves_room_for_a_token_of_its_context(tokenizer):
 def test_an_answer_is_labelled_by_its_tokens(tokenizer, context, answer, start, expected):
     asked = question("Who?", context, answer, start=start, impossible=answer is None)
     windows, dropped = training_windows([asked], tokenizer, **SIZES)
-    assert (positions(windows), dropped) == (expected, [])
-
-
-def test_an_answer_within_a_word_is_labelled_exactly(tokenizer):
-    sizes = {**SIZES, "max_seq_length": 20}
-    windows, _ = training_windows([question("Who?", "a (1895-1943) b", "1943")], tokenizer, **sizes)
-    assert tokens_of(windows, tokenizer) == ["[CLS] who ? [SEP] a ( 18 ##95 - 19 ##43 ) b [SEP]"]
-    assert positions(windows) == [(9, 10, 0)]
+    targets = (windows.features.row_targets[name].tolist() for name in TARGETS)
+    assert (list(zip(*targets, strict=True)), dropped) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -124,3 +116,85 @@ def test_a_question_whose_answer_is_not_at_its_place_is_dropped(tokenizer, conte
     windows, dropped = training_windows([lost, kept], tokenizer, **SIZES)
     assert dropped == ["lost"]
     assert windows.features.example_index.tolist() == [1]
+
+
+JAPANESE = "これは日本語の文です。日本語の文はこれです"  # これ は 日本語の文 です 。 日本語の文 は これ です
+LONG = {"max_seq_length": 40, "doc_stride": 8, "max_query_length": 4}
+CLS, SEP = 269, 270  # of the byte-level vocabulary
+
+
+@pytest.fixture(scope="module")
+def pieces():
+    return create_tokenizer(Vocabulary.from_bytes(train("bpe"), "a test"))
+
+
+@pytest.fixture(scope="module")
+def of_bytes():
+    return create_tokenizer(Vocabulary.from_bytes(byte_level(), "a test"))
+
+
+def test_tokens_of_a_context_have_the_characters_of_the_given_text(pieces):
+    context = "\u3000これは日本語の文です。 Ka\u0308se \ufb01 the\u3000cat\u00a0か\u3099"
+    windows = squad_windows([question("cat?", context, "")], pieces, **LONG)
+    places = zip(windows.token_starts.numpy().tolist(), windows.token_ends.numpy().tolist(), strict=True)
+    # A marker alone is empty, and so is the second letter of a ligature.
+    expected = ["", "これ", "は", "日本語の文", "です", "。", "Ka\u0308se", "", "\ufb01", ""]
+    expected += ["the", "cat", "", "か\u3099"]
+    assert [context[start:end] for start, end in places] == expected
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "context", "answer", "start", "expected"),
+    [
+        ("pieces", JAPANESE, "日本語の文", 3, "日本語の文"),
+        ("pieces", JAPANESE, "日本語の文", 11, "日本語の文"),
+        ("pieces", JAPANESE, "文です", 7, "日本語の文です"),  # the answer begins within a token
+        ("pieces", "(the ½ cat, hat)", "½ cat", 5, "½ cat"),
+        ("pieces", "the Ka\u0308se, the", "Ka\u0308se", 4, "Ka\u0308se"),
+        ("pieces", "the \ufb01 cat", "\ufb01", 4, "\ufb01"),
+        ("pieces", "the cat\n sat", "cat \nsat", 4, "cat\n sat"),
+        ("pieces", "the cat", "hat", 4, None),
+        ("pieces", "the cat", "hat", 40, None),
+        ("of_bytes", "the   cat", "cat", 6, "cat"),
+        ("of_bytes", "(the cat)", "the cat", 1, "the cat"),
+        ("of_bytes", "on 日本 the", "本", 4, "本"),
+        ("of_bytes", "on \U0001f600 the", "\U0001f600", 3, "\U0001f600"),
+        ("of_bytes", "cafe\u0301 the", "cafe\u0301", 0, "cafe\u0301"),
+        ("of_bytes", "the cat", "cat", 0, "cat"),
+    ],
+)
+def test_the_tokens_of_an_answer_are_those_with_its_characters(request, tokenizer, context, answer, start, expected):
+    asked = [question("cat?", context, answer, start=start)]
+    windows, dropped = training_windows(asked, request.getfixturevalue(tokenizer), **LONG)
+    assert dropped == ([] if expected else ["q1"])
+    if expected is not None:
+        targets, shift = windows.features.row_targets, windows.windows.position.numpy()[0]
+        first, last = (int(targets[f"{name}_positions"][0] - shift) for name in ("start", "end"))
+        assert context[windows.token_starts.numpy()[first] : windows.token_ends.numpy()[last]] == expected
+
+
+def test_of_a_text_with_more_tokens_than_bytes_as_many_tokens_as_bytes_are_kept(pieces):
+    context = "\u33af" * 4_000  # becomes "rad∕s2" in NFKC
+    windows = squad_windows(
+        [question("cat?", context, "")], pieces, max_seq_length=11, doc_stride=5, max_query_length=4
+    )
+    assert (len(windows.token_starts), len(windows.token_ends)) == (11_264, 11_264)
+    features = text_features([[context]], {}, pieces, max_seq_length=11, stride=9)
+    assert (features.num_truncated, features.features.num_rows) == (1, 1_252)  # ceil(11,264 / 9)
+
+
+def test_each_word_has_its_label_at_its_marker_or_at_its_space(pieces, of_bytes):
+    features = tagging_features([["これは", "、", "the"]], [[1, 2, 3]], pieces, max_seq_length=12).features
+    tokens = [pieces.vocabulary.tokens[index] for index in features.input_ids]
+    assert tokens == ["[CLS]", "▁", "これ", "は", "▁", "[UNK]", "▁the", "[SEP]"]
+    assert features.token_targets["label_ids"].tolist() == [0, 1, 0, 0, 2, 0, 3, 0]
+    assert np.flatnonzero(features.token_targets["label_weights"]).tolist() == [1, 4, 6]
+    features = tagging_features([["the", "cat", "日"], ["cat", "the"]], [[1, 2, 3], [2, 1]], of_bytes, 12).features
+    row = [CLS, 257, 261, 162, 245, 98, SEP]  # no space is written before an ideograph
+    assert features.input_ids.tolist() == [*row, CLS, 260, 258, SEP]
+    assert features.token_targets["label_ids"].tolist() == [0, 1, 2, 3, 0, 0, 0, 0, 2, 1, 0]
+
+
+def test_pairs_of_texts_have_the_special_tokens_of_the_file(of_bytes):
+    features = text_features([["the cat"], ["cat"]], {}, of_bytes, 12, None).features
+    assert features.input_ids.tolist() == [CLS, 257, 261, SEP, 260, SEP]

@@ -6,6 +6,7 @@ The batch is `[CLS] 11 12 [SEP] 13 [SEP]` and `[CLS] 21 22 [SEP]` with two of pa
 from collections.abc import Callable
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -13,6 +14,8 @@ from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import Objective, build_objective
 
+MASKED = np.array([[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]])
+WORDS = np.array([[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 0]])
 _ROWS = {
     "input_ids": [[2, 11, 12, 3, 13, 3], [2, 21, 22, 3, 0, 0]],
     "masked_input_ids": [[2, 4, 12, 3, 4, 3], [2, 21, 4, 3, 0, 0]],
@@ -38,11 +41,21 @@ def sampling() -> ForwardContext:
 
 @pytest.fixture(scope="session")
 def build(tiny_config) -> Callable[..., Objective]:
-    """`build("electra", temperature=2.0)`: a tiny objective without dropout, with weights large enough to matter."""
+    """`build("electra", temperature=2.0)`: a tiny objective without dropout, with weights large enough to matter.
 
-    def objective(name: str, changes: dict | None = None, **settings) -> Objective:
-        keras.utils.set_random_seed(2)
+    Args: changes: of the other groups.        fresh: for a test that changes it; others share one.
+    """
+    shared: dict[str, Objective] = {}
+
+    def objective(name: str, changes: dict | None = None, fresh: bool = False, **settings) -> Objective:
+        key = repr((name, changes, settings))
+        if not fresh and key in shared:
+            return shared[key]
+        changes = dict(changes or {})
         encoder = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3}
-        return build_objective(tiny_config(encoder=encoder, objective={"name": name, **settings}, **(changes or {})))
+        encoder |= changes.pop("encoder", {})
+        keras.utils.set_random_seed(2)
+        built = build_objective(tiny_config(encoder=encoder, objective={"name": name, **settings}, **changes))
+        return built if fresh else shared.setdefault(key, built)
 
     return objective

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.tasks.pretrain.conftest import MASKED, WORDS
 from tests.toy import certain, evaluation_values, log_softmax, training_values
-
-MASKED = np.array([[0, 1, 0, 0, 1, 0], [0, 0, 1, 0, 0, 0]])
-WORDS = np.array([[0, 1, 1, 0, 1, 0], [0, 1, 1, 0, 0, 0]])
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +25,6 @@ def log_q(electric, batch) -> np.ndarray:
 
 def of_tokens(log_q: np.ndarray, ids) -> np.ndarray:
     return np.take_along_axis(log_q, np.array(ids)[..., np.newaxis], axis=-1)[..., 0]
-
-
-def test_the_log_odds_of_noise_equal_values_computed_by_hand(electric):
-    # 0.5 + ln q + ln(0.3 / 0.7), q = 1/4; and -1.0, q = 1.
-    logits = electric.noise_logits(tf.constant([[0.5, -1.0]]), tf.constant([[math.log(4.0), 0.0]]))
-    np.testing.assert_allclose(logits, [[-1.7335922, -1.8472979]], rtol=1e-6)
 
 
 def test_every_sample_counts_as_noise_also_one_equal_to_the_original(electric, batch, sampling):

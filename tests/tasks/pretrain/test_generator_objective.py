@@ -55,7 +55,7 @@ def test_unigram_samples_are_words_of_the_training_text_and_never_special_tokens
 
 
 def test_the_counts_are_a_variable_that_is_not_trained_and_exact_also_in_bfloat16(build, batch, sampling, data):
-    objective = build("electra", {"train": {"precision": "bfloat16"}}, generator={"kind": "unigram"})
+    objective = build("electra", {"train": {"precision": "bfloat16"}}, fresh=True, generator={"kind": "unigram"})
     of_no_data = training_values(objective, batch, sampling)["masked_lm"]
     assert of_no_data == pytest.approx(math.log(47), rel=1e-6)  # all tokens are equally frequent
     objective.adopt_data(with_counts(data, {11: 257, 13: 256}))  # in bfloat16 both are 256

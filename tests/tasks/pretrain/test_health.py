@@ -71,7 +71,6 @@ BAD_GENERATOR, UNTRAINED = {"mask_token_loss": 6.61}, {"masked_lm_loss_weight": 
         ({"constant_predictor_loss": 0.0, "replaced_fraction": 1.0}, {}, LEAVES, ["held-out generator's masked-LM"]),
         # A discriminator that detects nothing has learnt nothing, whatever the generator.
         ({**STAYED, "mask_token_loss": 6.7}, {}, STAYS, ["0.0% below", "0.10 nat above"]),
-        ({**STAYED, "mask_token_loss": 6.5}, {}, STAYS, ["0.0% below", "0.10 nat below"]),
         # Where frequencies reveal which tokens are replaced there is no conclusion.
         *(({}, each, ENDS, [DETECTS]) for each in ({"temperature": 2.0}, UNIFORM, {"sampling": "greedy"})),
         ({}, {"name": "electra_15"}, ENDS, [DETECTS]),
@@ -97,12 +96,11 @@ def test_the_verdict_describes_how_far_each_network_has_come(tiny_config, change
     assert ("AUC" in verdict) == detects
 
 
-@pytest.mark.parametrize("name", ["electra", "bert_mlm", "replace_mlm"])
+@pytest.mark.parametrize("name", ["electra", "bert_mlm"])
 def test_there_is_no_conclusion_where_rare_tokens_are_masked_whose_frequencies_are_others(tiny_config, name):
     config = tiny_config(objective={"name": name}, masking={"scheme": "rare_tokens"})
     assert plateau_verdict(config, LEFT).startswith(ENDS)
 
 
-@pytest.mark.parametrize("names", [(), ("masked_lm_loss",), ("replaced_token_loss", "replaced_fraction")])
-def test_without_the_metrics_there_is_no_verdict(tiny_config, names):
-    assert plateau_verdict(tiny_config(), {name: 0.25 for name in names}) is None
+def test_without_the_metrics_there_is_no_verdict(tiny_config):
+    assert plateau_verdict(tiny_config(), {"replaced_token_loss": 0.25, "replaced_fraction": 0.25}) is None

@@ -1,41 +1,19 @@
 """TEAMS: the candidates, the selection's loss, the detection's own layer, and the layers that are shared."""
 
-import math
-
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.pretrain import Objective, build_objective
-from tests.toy import log_softmax, logits_of, training_values
+from tests.toy import gelu, log_softmax, logits_of, training_values
 
 # The first layer attends to near tokens and the others to all: so does the detection's layer, as the last one.
 BLOCKS = {"bert": {}, "modern": {"block": "modern", "global_attention_every_n_layers": 1}}
-PLAIN = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3}
 
 
-@pytest.fixture
-def teams(tiny_config):
-    """`teams(num_candidates=3, encoder={...})`: a tiny TEAMS of two layers, of which the networks share one."""
-
-    def build(encoder: dict | None = None, **settings) -> Objective:
-        keras.utils.set_random_seed(2)
-        return build_objective(
-            tiny_config(encoder={**PLAIN, **(encoder or {})}, objective={"name": "teams", **settings})
-        )
-
-    return build
-
-
-def gelu(values: np.ndarray) -> np.ndarray:
-    return values * 0.5 * (1.0 + np.vectorize(math.erf)(values / math.sqrt(2.0)))
-
-
-def test_the_selection_equals_its_formula_over_the_masked_tokens(teams, batch, sampling):
-    objective = teams(num_candidates=3)
+def test_the_selection_equals_its_formula_over_the_masked_tokens(build, batch, sampling):
+    objective = build("teams", num_candidates=3)
     forward = objective.forward(batch, sampling)
     candidates = objective.candidates(batch, forward.generated, sampling.fold_in("candidates")).numpy()
     assert candidates.shape == (2, 2, 3) and candidates[..., 0].tolist() == batch["masked_lm_ids"].numpy().tolist()
@@ -52,8 +30,8 @@ def test_the_selection_equals_its_formula_over_the_masked_tokens(teams, batch, s
     assert objective.loss_weights == {"masked_lm": 1.0, "replaced_token": 5.0, "word_selection": 2.0}
 
 
-def test_the_candidates_are_the_original_and_other_tokens_all_different(teams, batch, sampling):
-    objective = teams(num_candidates=9)
+def test_the_candidates_are_the_original_and_other_tokens_all_different(build, batch, sampling):
+    objective = build("teams", num_candidates=9)
     generated = objective.generate(batch, sampling)._replace(
         distribution=logits_of(20.0 * tf.one_hot([[13, 12], [22, 5]], 47))
     )
@@ -67,8 +45,8 @@ def test_the_candidates_are_the_original_and_other_tokens_all_different(teams, b
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_detections_layer_takes_the_place_of_the_encoders_last(teams, batch, sampling, block):
-    objective = teams(encoder=BLOCKS[block], sampling="greedy")
+def test_the_detections_layer_takes_the_place_of_the_encoders_last(build, batch, sampling, block):
+    objective = build("teams", {"encoder": BLOCKS[block]}, fresh=True, sampling="greedy")
     forward = objective.forward(batch, sampling)
 
     def of_last() -> np.ndarray:
@@ -85,8 +63,8 @@ def test_the_detections_layer_takes_the_place_of_the_encoders_last(teams, batch,
 
 
 @pytest.mark.parametrize(("fraction", "num_shared"), [(0.0, 0), (0.4, 1), (1.0, 2)])
-def test_generator_and_discriminator_share_their_lowest_layers_and_the_projection(teams, fraction, num_shared):
-    objective = teams(encoder={"num_layers": 3}, shared_layers_fraction=fraction)
+def test_generator_and_discriminator_share_their_lowest_layers_and_the_projection(build, fraction, num_shared):
+    objective = build("teams", {"encoder": {"num_layers": 3}}, shared_layers_fraction=fraction)
     generator, discriminator = objective.generator.encoder, objective.discriminator
     pairs = zip(generator.transformer_layers, discriminator.transformer_layers, strict=True)
     assert [one is other for one, other in pairs] == [index < num_shared for index in range(3)]

@@ -1,6 +1,7 @@
-"""A batch of packed examples gives what its sequences give in rows of their own."""
+"""Packed examples give what their sequences give alone; surplus rows of a word table, 53 for 47 tokens, nothing."""
 
-import keras
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,13 +10,16 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import MANIFEST_FILE, Manifest
 from electra_tf.data.masking import mask_batch
 from electra_tf.data.records import ExampleSerializer, parse_examples
+from electra_tf.models.generators import UniformGenerator
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import REFERENCE
-from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.tasks.pretrain.stages import open_stages
-from tests.toy import MODERN, evaluation_values
+from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.step import compile_task
+from tests.toy import MODERN, VOCABULARY, evaluation_values, follows, training_values
 
 LENGTH = 12
 # The lengths of A and of B, with [CLS] and [SEP], of the sequences of each example. Padded: 1, 0, 0 and all tokens.
@@ -53,11 +57,7 @@ def apart(packed) -> dict[str, tf.Tensor]:
         positions = values["masked_lm_positions"][row]
         for places in ranges(example):
             cut = {name: values[name][row, places.start : places.stop] for name in TOKEN_TENSORS}
-            slots = [
-                slot
-                for slot, place in enumerate(positions)
-                if place in places and values["masked_lm_weights"][row, slot]
-            ]
+            slots = np.flatnonzero(values["masked_lm_weights"][row] * np.isin(positions, places))
             cut |= {name: values[name][row, slots] for name in SLOT_TENSORS}
             cut["masked_lm_positions"] = positions[slots] - places.start
             sizes = {name: LENGTH if name in TOKEN_TENSORS else len(positions) for name in cut}
@@ -65,26 +65,9 @@ def apart(packed) -> dict[str, tf.Tensor]:
     return {name: tf.constant(np.stack([row[name] for row in rows])) for name in rows[0]}
 
 
-def of_sequences(values: np.ndarray) -> list[np.ndarray]:
-    """The values of the tokens of each sequence, from those of packed rows."""
-    return [values[row][places] for row, example in enumerate(EXAMPLES) for places in ranges(example)]
-
-
-def test_the_batches_hold_the_same_tokens_and_masks(packed, apart):
-    assert packed["position_ids"].numpy()[1].tolist() == [0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4]
-    assert apart["masked_lm_weights"].shape[0] == 6
-    assert np.sum(packed["masked_lm_weights"]) == np.sum(apart["masked_lm_weights"]) == 3 * 4
-
-
-def build(tiny_config, block=None, **objective):
-    encoder = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.3, **(block or {})}
-    keras.utils.set_random_seed(2)
-    return build_objective(tiny_config(**SMALL, encoder=encoder, objective=objective))
-
-
 @pytest.fixture(scope="module", params=[{}, MODERN], ids=["bert", "modern"])
-def electra(request, tiny_config):
-    return build(tiny_config, name="electra", sampling="greedy", block=request.param)
+def electra(request, build):
+    return build("electra", {**SMALL, "encoder": request.param}, sampling="greedy")
 
 
 @pytest.mark.parametrize("ops", [REFERENCE, pytest.param(FusedOps("cpu", False), marks=pytest.mark.slow)])
@@ -104,35 +87,26 @@ def test_losses_and_gradients_are_those_of_the_sequences_apart(electra, packed, 
         assert ours.numpy() == pytest.approx(expected.numpy(), abs=tolerance), variable.name
 
 
-def test_evaluation_gives_the_values_of_the_sequences_apart(electra, packed, apart):
-    context = ForwardContext(random=RandomStream(4, 0, 0))
-    values, expected = (evaluation_values(electra, batch, context) for batch in (packed, apart))
-    assert values == pytest.approx(expected, rel=1e-6)
-
-
 @pytest.mark.parametrize("block", [{}, MODERN], ids=["bert", "modern"])
-def test_in_bfloat16_too_no_token_sees_another_sequence(tiny_config, packed, block):
+def test_in_bfloat16_too_no_token_sees_another_sequence(build, packed, block):
     """Keras would round the numbers of the sequences, float32, by which rows are known to be packed."""
-    encoder = {"initializer_range": 0.3, **block}
-    objective = build_objective(tiny_config(**SMALL, encoder=encoder, train={"precision": "bfloat16"}))
+    objective = build("electra", {**SMALL, "encoder": block, "train": {"precision": "bfloat16"}})
     changed = packed["input_ids"].numpy()
     changed[1, 3:7] = 46 - changed[1, 3:7] % 40
-    before, after = (
-        objective.call(packed | {"input_ids": ids}).sequence_output
-        for ids in (packed["input_ids"], tf.constant(changed))
-    )
+    before = objective.call(packed).sequence_output
+    after = objective.call(packed | {"input_ids": tf.constant(changed)}).sequence_output
     assert before.dtype == tf.bfloat16
     differs = (before != after).numpy().any(axis=-1)
     assert np.argwhere(differs).tolist() == [[1, 3], [1, 4], [1, 5], [1, 6]]
 
 
 @pytest.mark.parametrize("name", ["electric", "teams"])
-def test_objectives_with_networks_of_their_own_see_no_token_of_another_sequence(tiny_config, packed, apart, name):
-    objective = build(tiny_config, name=name)
+def test_objectives_with_networks_of_their_own_see_no_token_of_another_sequence(build, packed, apart, name):
+    objective = build(name, SMALL)
     values, expected = (objective.detection_logits(batch).numpy() for batch in (packed, apart))
-    lengths = [len(places) for example in EXAMPLES for places in ranges(example)]
-    for ours, row, length in zip(of_sequences(values), expected, lengths, strict=True):
-        assert ours == pytest.approx(row[:length], abs=1e-5)
+    sequences = [(row, places) for row, example in enumerate(EXAMPLES) for places in ranges(example)]
+    for (row, places), alone in zip(sequences, expected, strict=True):
+        assert values[row][places] == pytest.approx(alone[: len(places)], abs=1e-5)
 
 
 @pytest.fixture
@@ -155,3 +129,94 @@ def test_batches_of_a_mixture_with_packed_data_have_positions(tiny_config, packe
 def test_packed_data_is_refused_where_an_example_has_one_output(tiny_config, packed_data):
     with pytest.raises(UserError, match="contrastive.*examples=carry"):
         open_stages(tiny_config(objective={"name": "contrastive"}), [packed_data])
+
+
+NUM_TOKENS, NUM_ROWS = 47, 53
+
+
+@pytest.fixture(scope="module")
+def pair(build):
+    """`pair(name, **settings)`: an objective, and the same with surplus rows that would win every prediction."""
+
+    def build_both(name: str, **settings):
+        objectives = []
+        for num_rows in (NUM_TOKENS, NUM_ROWS):
+            changes = {"encoder": {"vocab_size": num_rows}, "optimizer": {"weight_decay_rate": 0.0}}
+            changes["evaluation"] = {"as_masked_lm": {"num_candidates": 50}}
+            objective = compile_task(build(name, changes, fresh=True, **settings))
+            objective.adopt_tokenizer(StoredTokenizer(VOCABULARY))
+            objectives.append(objective)
+        plain, padded = objectives
+        for source, target in zip(plain.variables, padded.variables, strict=True):
+            value = source.numpy()
+            if target.shape != source.shape and value.ndim:
+                surplus = NUM_ROWS - NUM_TOKENS
+                value = np.pad(value, [(0, surplus)] + [(0, 0)] * (value.ndim - 1), constant_values=9.0)
+            target.assign(value)
+        return plain, padded
+
+    return build_both
+
+
+def exactly(values: dict[str, float]):
+    return pytest.approx(values, rel=0, abs=0, nan_ok=True)
+
+
+SETTINGS = [{"generator": {"kind": "uniform"}}, {"tying": "gradient_disentangled"}, {"sampling": "greedy"}]
+SETTINGS += [{"disallow_correct": True}, {"temperature": 1000.0}]
+SLOW = [*((name, {}) for name in OBJECTIVES if name != "bert_mlm"), *(("electra", each) for each in SETTINGS)]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("bert_mlm", {}),
+        ("electra", {"generator": {"kind": "unigram"}}),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
+    ],
+)
+def test_surplus_rows_change_no_loss_no_metric_and_no_sample(pair, batch, sampling, name, settings):
+    plain, padded = pair(name, **settings)
+    if settings == {"generator": {"kind": "unigram"}}:
+        for objective in (plain, padded):
+            objective.generator.adopt_counts(np.arange(NUM_TOKENS))
+    pairs = [*zip(plain.phases(), padded.phases(), strict=True)]
+    for first, second in pairs:
+        assert training_values(second, batch, sampling) == exactly(training_values(first, batch, sampling))
+    if name in ("bert_mlm", "electra", "electric") and not settings:
+        pairs.append((plain.as_masked_lm(), padded.as_masked_lm()))
+    for first, second in pairs:
+        assert evaluation_values(second, batch, sampling) == exactly(evaluation_values(first, batch, sampling))
+
+
+def test_a_uniform_generator_proposes_every_token_and_no_surplus_row():
+    generator = UniformGenerator(NUM_ROWS)
+    generator.adopt_num_tokens(NUM_TOKENS)
+    distribution = generator(None, positions=tf.zeros([40, 100], tf.int32)).distribution
+    sampled = distribution.sample(ForwardContext(random=RandomStream(0, 0, 0))).numpy()
+    assert follows(sampled, [1.0] * NUM_TOKENS + [0.0] * 6)
+    assert distribution.losses(tf.constant([[5]])).numpy() == pytest.approx(math.log(NUM_TOKENS))
+
+
+def test_a_step_leaves_surplus_rows_as_they_are_and_moves_the_others_equally(pair, batch):
+    plain, padded = pair("all_tokens_mlm")
+    before = [variable.numpy() for variable in padded.trainable_variables]
+    metrics = [{key: float(value) for key, value in each.train_step(batch).items()} for each in (plain, padded)]
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-6)
+    num_tables = 0
+    for old, new, other in zip(before, padded.trainable_variables, plain.trainable_variables, strict=True):
+        if new.shape != other.shape:
+            num_tables += 1
+            assert np.array_equal(new[NUM_TOKENS:], old[NUM_TOKENS:])
+            assert not np.array_equal(new[:NUM_TOKENS], old[:NUM_TOKENS])
+            new = new[:NUM_TOKENS]
+        np.testing.assert_allclose(new, other, rtol=1e-5, atol=1e-7)
+    assert num_tables == 3
+
+
+def test_in_other_programs_too_a_new_head_predicts_no_surplus_row(tiny_config):
+    objective = build_objective(tiny_config(encoder={"vocab_size": NUM_ROWS}))
+    objective.adopt_tokenizer(StoredTokenizer(VOCABULARY))
+    bias = objective.generator.head.output_bias.numpy()
+    assert not bias[:NUM_TOKENS].any() and (bias[NUM_TOKENS:] == -100.0).all()
+    assert float(tf.nn.softmax(bias)[-1]) < 1e-40
