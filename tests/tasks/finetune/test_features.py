@@ -159,14 +159,6 @@ def test_questions_that_are_cut_and_contexts_beyond_all_windows_count(data_of, c
     assert message.endswith("questions end at task.max_query_length 4")
 
 
-def test_a_test_file_is_counted_too(job_in, own_files, tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    (tmp_path / "test.csv").write_text(f"text,label\n{LONG},even\nw5,odd\n{LONG},odd\n")
-    job_in(tmp_path, data={"max_seq_length": 12, "test_file": str(tmp_path / "test.csv")})
-    counts = [line.partition(" examples")[0] for line in caplog.messages]
-    assert counts == [f"{own_files['train_file']}: 1 of 10", f"{tmp_path}/test.csv: 2 of 3"]
-
-
 @pytest.mark.parametrize(
     ("classes", "problem"),
     [([1, 1, 1, 1], "all 4 predictions of the dev set are odd"), ([1, 0, 1, 1], None)],

@@ -16,8 +16,6 @@ from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from tests.tasks.finetune.steps import CHOICE, CLASSES, build, choice_batch, text_batch
 from tests.toy import gelu, log_softmax, toy_finetuning_config
 
-# Heads on top of a given output of the encoder.
-
 
 def headed(task: dict, hidden: list, **encoder):
     """A task whose encoder gives `hidden` [B, S, H], and a batch of B rows."""
@@ -113,7 +111,7 @@ def test_dropout_precedes_each_layer_of_a_bert_head_and_else_only_the_last(monke
     assert [each for each in seen if each[1] == 0.3] == [(name, 0.3) for name in dropouts]
 
 
-def test_losses_of_labels_are_cross_entropies_times_the_weight_of_the_class():
+def test_losses_are_cross_entropies_times_the_weight_of_the_class_and_the_squared_error_of_the_scaled_number():
     logits, batch = tf.constant([[math.log(3), 0], [math.log(3), 0]], tf.float32), {"label_ids": tf.constant([0, 1])}
     for weights, factor in ({}, 1), ({"class_weights": (1.0, 3.0)}, 3):
         task, _ = headed({**CLASSES, "labels": ("a", "b"), **weights}, [[[1.0]]])
@@ -121,9 +119,6 @@ def test_losses_of_labels_are_cross_entropies_times_the_weight_of_the_class():
     task, _ = headed({"kind": "multi_label", "labels": ("a", "b"), "class_weights": (1.0, 3.0)}, [[[1.0]]])
     losses = task.row_losses({"label_ids": tf.constant([[1, 0]])}, tf.constant([[0.0, math.log(3)]]))
     assert losses.numpy() == pytest.approx([(math.log(2) + 3 * math.log(4)) / 2])
-
-
-def test_regression_has_the_squared_error_of_the_scaled_number():
     task, _ = headed({"kind": "regression", "min_value": 1.0, "max_value": 5.0}, [[[1.0]]])
     losses = task.row_losses({"targets": tf.constant([0.25, 0.5])}, tf.constant([[0.75], [2.0]]))
     assert losses.numpy().tolist() == [0.25, 2.25]
@@ -238,9 +233,6 @@ def test_the_beam_has_the_best_starts_and_the_best_ends_for_each(question_answer
             assert beam["end_top_log_probs"][row, slot] == pytest.approx(np.sort(ends)[:-5:-1], abs=1e-4)
     wide, batch, _ = question_answering(beam_size=20)  # at most as wide as the sequence
     assert wide.outputs(batch, wide.forward(batch, INFERENCE))["end_top_log_probs"].shape == (2, 8, 8)
-
-
-# Settings.
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,6 @@ def kill_at(monkeypatch, owner, name: str, number: int) -> None:
     monkeypatch.setattr(owner, name, killing)
 
 
-def test_one_step_is_traced_for_all_seeds(three_seeds):
-    _, traces = three_seeds
-    assert traces == ["training_terms", "example_outputs"]
-
-
 @pytest.mark.parametrize(("xla", "lengths"), [(False, (8, 12, 16, 20)), (True, (8, 16, 20))])
 def test_a_step_that_is_compiled_as_a_whole_meets_fewer_lengths(job_in, tmp_path, xla, lengths):
     job = job_in(tmp_path, data={"max_seq_length": 20}, train={"xla": xla})
@@ -56,10 +51,12 @@ def test_a_step_that_is_compiled_as_a_whole_meets_fewer_lengths(job_in, tmp_path
 
 
 def test_a_seeds_files_have_each_evaluation_the_scores_of_each_class_and_a_row_for_each_example(three_seeds, record_of):
-    records = [record_of(three_seeds[0] / f"seed_{seed}") for seed in (0, 1, 2)]
+    directory, traces = three_seeds
+    assert traces == ["training_terms", "example_outputs"]  # one step is traced for all seeds
+    records = [record_of(directory / f"seed_{seed}") for seed in (0, 1, 2)]
     assert [(record["result"]["seed"], record["result"]["step"]) for record in records] == [(0, 6), (1, 6), (2, 6)]
     assert len({record["result"]["metrics"]["loss"] for record in records}) == 3
-    assert steps_in(str(three_seeds[0] / "seed_2/checkpoints")) == [3, 6]  # --keep=all
+    assert steps_in(str(directory / "seed_2/checkpoints")) == [3, 6]  # --keep=all
     record = records[1]
     evaluations = [line for line in record["metrics"] if line["split"] == "held_out"]
     assert [line["step"] for line in evaluations] == [3, 6]  # every epoch; the last one is the result

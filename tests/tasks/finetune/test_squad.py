@@ -60,6 +60,8 @@ def test_an_id_may_be_a_number_and_questions_may_lack_answers(tmp_path):
         assert [question.id for question in squad.read_squad(source)] == ["7"]
     [question] = squad.read_squad(squad_file(tmp_path, [{"id": "q3", "question": "Why?"}]))
     assert (question.answers, question.is_impossible) == ((), False)
+    [found] = squad.read_squad(squad_file(tmp_path, [qa(answers=[{"text": "fox"}])]))  # without its place
+    assert (found.answers, found.is_impossible) == ((Answer("fox", -1),), False)
 
 
 @pytest.mark.parametrize("answers", [[{"text": ""}], [{"text": " \n", "answer_start": 0}], [{"text": None}]])
@@ -75,15 +77,10 @@ def test_an_answer_without_text_is_no_answer(tmp_path, answers):
 def test_the_answers_of_an_impossible_question_are_placeholders(tmp_path):
     answers = [{"text": "no answer", "answer_start": -1}]
     assert squad.read_squad(squad_file(tmp_path, [qa(answers=answers, is_impossible=True)])) == [NOTHING_RAN]
-    table = in_memory(answers)
-    columns = {name: values * 2 for name, values in table.columns.items()} | {"id": ["q1", "q2"]}
-    both = Table("train", columns | {"is_impossible": [True, False]}, [7, 8])
-    assert [each.is_impossible for each in squad.read_squad(both)] == [True, False]
-
-
-def test_an_answer_without_its_place_is_one_to_score(tmp_path):
-    [found] = squad.read_squad(squad_file(tmp_path, [qa(answers=[{"text": "fox"}])]))
-    assert (found.answers, found.is_impossible) == ((Answer("fox", -1),), False)
+    for flag in (True, False):
+        table = in_memory(answers)
+        [found] = squad.read_squad(Table("train", table.columns | {"is_impossible": [flag]}, [7]))
+        assert found.is_impossible is flag
 
 
 @pytest.mark.parametrize(
@@ -117,12 +114,9 @@ def question(question_id, *answers):
 FOX, DOG, NOTHING = question("fox", "the red fox", "fox"), question("dog", "dog"), question("nothing")
 
 
-def test_version_1_scores_the_best_answer():
+def test_the_best_answer_is_scored_with_the_keys_of_the_official_scripts_in_their_order():
     scores = squad.squad_v1_scores([FOX, DOG], {"fox": "Fox.", "dog": ""})
     assert list(scores.items()) == [("exact_match", 50.0), ("f1", 50.0)]
-
-
-def test_version_2_has_the_keys_of_the_official_script_in_its_order():
     scores = squad.squad_v2_scores([FOX, DOG, NOTHING], {"fox": "red fox", "dog": "", "nothing": ""})
     assert list(scores.items()) == [
         *(("exact", 200 / 3), ("f1", 200 / 3), ("total", 3)),
@@ -173,15 +167,10 @@ def test_answers_are_compared_by_language(language, truth, prediction, exact, f1
     assert squad.squad_v2_scores(asked, {"q": prediction}, language=language)["HasAns_f1"] == scores["f1"]
 
 
-def test_the_best_of_several_answers_counts_and_an_empty_one_for_no_answer():
+def test_of_several_answers_the_best_counts_and_the_null_threshold_follows_the_scores_of_the_language():
     asked = [question("q", "上海市", "北京市海淀区", "北京市"), question("n")]
-    scores = squad.squad_v2_scores(asked, {"q": "北京市", "n": ""}, language="characters")
-    assert (scores["exact"], scores["f1"]) == (100, 100)
     scores = squad.squad_v2_scores(asked, {"q": "北京市海", "n": "北京"}, language="characters")
     assert (scores["HasAns_f1"], scores["NoAns_f1"]) == (pytest.approx(200 * 3 / 7), 0)
-
-
-def test_the_null_threshold_follows_the_scores_of_the_language():
     asked = [question("q", "北京故宫博物院"), question("n")]
     predictions, odds = {"q": "故宫博物院", "n": "北京"}, {"q": -4.0, "n": -2.0}
     assert squad.choose_null_threshold(asked, predictions, odds) == -5.0  # no answer is worth it
@@ -230,11 +219,11 @@ def joint(*spans_of_windows):
     return {name: np.array(*each) for name, *each in zip(names, columns, types, strict=True)}
 
 
-NOTHING = [(0, 0.0, (0, 0), (0.0, 0.0)), (2, 0.0, (8, 8), (0.0, 0.0))]  # [CLS] and the question's [SEP]
+NO_SPAN = [(0, 0.0, (0, 0), (0.0, 0.0)), (2, 0.0, (8, 8), (0.0, 0.0))]  # [CLS] and the question's [SEP]
 
 
 def test_spans_are_cut_out_of_the_context_and_the_best_is_first(windows):
-    outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5)), (4, -2.0, (5, 4), (-1.0, -3.0))], NOTHING, NOTHING)
+    outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5)), (4, -2.0, (5, 4), (-1.0, -3.0))], NO_SPAN, NO_SPAN)
     first, second = predicted_answers(windows, outputs, **LIMITS)
     assert [(span.text, span.start, span.end) for span in first.spans] == [
         ("A  b", 0, 4), ("A", 0, 1), ("b c", 3, 6), ("b", 3, 4)
@@ -252,21 +241,15 @@ def test_impossible_spans_are_left_out(windows):
     ]
     # d, which has more context in the first window
     after = [(3, -1.0, (3, 4), (-0.5, -0.5)), (0, 0.0, (3, 4), (0.0, 0.0))]
-    first, _ = predicted_answers(windows, joint(beams, after, NOTHING), **LIMITS)
+    first, _ = predicted_answers(windows, joint(beams, after, NO_SPAN), **LIMITS)
     assert first.spans == ()
 
 
 def test_spans_with_equal_scores_keep_the_order_of_windows_and_beams(windows):
     beams = [(5, -1.0, (6, 5), (-0.5, -0.5)), (3, -1.0, (3, 4), (-0.5, -0.5))]
     after = [(5, -1.0, (5, 6), (-0.5, -0.5)), (6, -2.0, (7, 6), (-0.5, -0.5))]
-    first, _ = predicted_answers(windows, joint(beams, after, NOTHING), **LIMITS)
+    first, _ = predicted_answers(windows, joint(beams, after, NO_SPAN), **LIMITS)
     assert [span.text for span in first.spans] == ["c d", "c", "A", "A  b", "f"]
-
-
-def test_null_odds_are_the_smallest_null_score_of_the_windows(windows):
-    outputs = joint(NOTHING, NOTHING, NOTHING) | {"answerable_logits": np.array([2.5, -1.5, 0.25], np.float32)}
-    first, second = predicted_answers(windows, outputs, **{**LIMITS, "version_2": True})
-    assert (first.null_odds, second.null_odds) == (-1.5, 0.25)
 
 
 def independent(start_peaks, end_peaks):
@@ -301,10 +284,11 @@ def test_a_question_without_a_window_has_no_answer(tokenizer):
     assert first.null_odds > 1000.0
 
 
-def test_the_threshold_empties_predictions_but_not_the_n_best_list(windows):
-    outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5))] * 2, NOTHING, [(3, -1.0, (3, 4), (-0.5, -1.0))] * 2)
-    outputs["answerable_logits"] = np.array([-2.0, -2.0, -1.5], np.float32)
+def test_null_odds_are_the_smallest_of_the_windows_and_the_threshold_empties_all_but_the_n_best_list(windows):
+    outputs = joint([(3, -1.0, (4, 3), (-0.5, -1.5))] * 2, NO_SPAN, [(3, -1.0, (3, 4), (-0.5, -1.0))] * 2)
+    outputs["answerable_logits"] = np.array([2.5, -2.0, -1.5], np.float32)
     answers = predicted_answers(windows, outputs, **{**LIMITS, "version_2": True})
+    assert [answer.null_odds for answer in answers] == [-2.0, -1.5]
     assert Answers(answers, None).texts == {"q1": "A  b", "q2": "A"}
     assert Answers(answers, -2.0).texts == {"q1": "A  b", "q2": ""}
     assert list(answers[1].spans[0][:3]) == ["A", 0, 1]

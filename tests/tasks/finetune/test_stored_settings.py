@@ -77,6 +77,7 @@ def again(tmp_path, tiny_encoder):
     [
         ([], {}, "optimizer.warmup_fraction", 0.1),
         (["optimizer.warmup_fraction=0.25"], {}, "optimizer.warmup_fraction", 0.25),
+        (["optimizer.warmup_steps=4"], {}, "optimizer.warmup_fraction", 0.0),
         (["train.num_epochs=2"], {}, "train.num_steps", 32),  # 16 steps an epoch
         (["train.num_steps=7"], {}, "train.num_epochs", None),
         (["train.num_epochs=null"], {}, "train.num_steps", 48),  # the task's default
@@ -94,11 +95,6 @@ def again(tmp_path, tiny_encoder):
 def test_what_followed_from_data_and_encoder_follows_anew(again, overrides, encoder, place, expected):
     config = again("classification", TEXTS | {"label": list("xyxyxyx")}, LABELLED, [], overrides, **encoder)
     assert operator.attrgetter(place)(config) == expected
-
-
-def test_a_number_of_warmup_steps_replaces_the_share_that_a_configuration_has(again):
-    given, override = ["optimizer.warmup_fraction=0.5"], ["optimizer.warmup_steps=4"]
-    assert again("classification", LABELLED, LABELLED, given, override).optimizer.warmups([1000]) == [4]
 
 
 @pytest.mark.parametrize(("first", "second"), [({}, {"label": [1.5, 4.0, 2.0]}), ({"label": [1.5, 4.0, 2.0]}, {})])

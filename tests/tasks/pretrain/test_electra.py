@@ -86,16 +86,16 @@ LOGITS = [[9.0, 1.0, 2.0, 9.0, -0.5, 9.0], [9.0, -1.0, -2.0, 9.0, 9.0, 9.0]]
 
 @pytest.fixture
 def with_logits(batch, monkeypatch):
-    """`with_logits(objective, logits)`: its forward pass then gives these logits and `REPLACED`."""
+    """`with_logits(objective)`: its forward pass then gives `LOGITS` and `REPLACED`."""
 
-    def patch(objective, logits):
+    def patch(objective):
         corrupted_ids = tf.where(tf.constant(REPLACED) > 0, 40, batch["input_ids"])
         corrupted = CorruptedInput(tf.constant([[13, 40], [40, 0]]), corrupted_ids, tf.constant(REPLACED))
         generated = GeneratorOutput(logits_of(tf.zeros([2, 2, 47])), None, None)
 
         def forward(batch, context):
             counted = objective.loss_mask(batch, context)
-            return ElectraForward(generated, corrupted, counted, None, tf.convert_to_tensor(logits))
+            return ElectraForward(generated, corrupted, counted, None, tf.constant(LOGITS))
 
         monkeypatch.setattr(objective, "forward", forward)
         return objective
@@ -104,7 +104,7 @@ def with_logits(batch, monkeypatch):
 
 
 def test_the_discriminators_loss_and_metrics_are_over_the_masked_tokens_alone(build, batch, sampling, with_logits):
-    objective = with_logits(build("electra_15"), LOGITS)
+    objective = with_logits(build("electra_15"))
     terms = evaluation_values(objective, batch, sampling)
     # Replaced with logit 1, original with -0.5, replaced with -2.
     assert terms["replaced_token_loss"] == pytest.approx((softplus(-1.0) + softplus(-0.5) + softplus(2.0)) / 3)
@@ -135,7 +135,7 @@ def test_random_unmasked_loss_positions_are_never_replaced(build, batch, samplin
     objective = build("electra_15", loss_positions="random_unmasked")
     # One unmasked word is left in each row; in the first row that is one fewer than are masked.
     assert counted(objective, batch, sampling, 20).tolist() == [[[0, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 0]]] * 20
-    terms = training_values(with_logits(objective, LOGITS), batch, sampling)
+    terms = training_values(with_logits(objective), batch, sampling)
     assert terms["replaced_fraction"] == 0.0
     assert terms["replaced_token"] == pytest.approx((softplus(2.0) + softplus(-1.0)) / 2, rel=1e-6)
 
@@ -233,26 +233,21 @@ def at_positions(rows: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def terms(build):
     """`terms(generator_logits, weights)`: of the case above, the baseline's weights being `weights`."""
-    objective = build("adversarial", fresh=True)
+    objective, unused = build("adversarial", fresh=True), tf.zeros_like(SLOTS)
+    objective.baseline = keras.layers.Dense(1, use_bias=False)
+    objective.baseline.build([None, 2])
+    batch = {"input_mask": tf.ones_like(INPUT_IDS), "masked_lm_positions": tf.constant(PLACES, tf.int32)}
+    batch |= {"masked_lm_weights": tf.constant(SLOTS), "masked_lm_ids": tf.constant(at_positions(INPUT_IDS), tf.int32)}
+    batch |= {"mask_token_weights": unused, "unigram_losses": unused}
+    is_replaced = tf.cast(CORRUPTED_IDS != INPUT_IDS, tf.int32)
+    sampled_ids = tf.constant(at_positions(CORRUPTED_IDS), tf.int32)
+    corrupted = CorruptedInput(sampled_ids, tf.constant(CORRUPTED_IDS, tf.int32), is_replaced)
 
     def compute(generator_logits=GENERATOR_LOGITS, weights=(2.0, -1.0)):
-        objective.baseline = keras.layers.Dense(1, use_bias=False)
-        objective.baseline.build([None, 2])
         objective.baseline.kernel.assign([[weight] for weight in weights])
-        is_replaced = tf.cast(CORRUPTED_IDS != INPUT_IDS, tf.int32)
-        sampled_ids = tf.constant(at_positions(CORRUPTED_IDS), tf.int32)
-        corrupted = CorruptedInput(sampled_ids, tf.constant(CORRUPTED_IDS, tf.int32), is_replaced)
         generated = GeneratorOutput(logits_of(generator_logits), tf.constant(HIDDEN), None)
         logits = tf.constant(DETECTION_LOGITS), objective.baseline_logits(generated)
         forward = ElectraForward(generated, corrupted, is_replaced, None, *logits)
-        batch = {
-            "input_mask": tf.ones_like(is_replaced),
-            "masked_lm_positions": tf.constant(PLACES, tf.int32),
-            "masked_lm_weights": tf.constant(SLOTS),
-            "masked_lm_ids": tf.constant(at_positions(INPUT_IDS), tf.int32),
-            "mask_token_weights": tf.constant(SLOTS),
-            "unigram_losses": tf.zeros_like(SLOTS),
-        }
         return objective.loss_totals(batch, forward) | objective.extra_metrics(batch, forward)
 
     return compute

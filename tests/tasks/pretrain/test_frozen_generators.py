@@ -10,7 +10,7 @@ import tensorflow as tf
 from electra_tf.flops import paper
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.pretrain import build_objective
+from electra_tf.tasks.pretrain import OBJECTIVES, build_objective
 from electra_tf.train.step import compile_task
 from tests.toy import logits_of
 
@@ -28,21 +28,21 @@ def outputs(encoder, batch) -> np.ndarray:
         ({"generator_steps": 7, "schedule": "whole_run"}, (7, 2), (9,)),
     ],
 )
-def test_the_settings_divide_the_steps_into_phases_and_schedules(build, settings, phase_steps, schedule_steps):
-    objective = build("two_stage", {"train": {"num_steps": 9}}, **settings)
+def test_the_settings_divide_the_steps_into_phases_and_schedules(tiny_config, settings, phase_steps, schedule_steps):
+    config = tiny_config(objective={"name": "two_stage", **settings}, train={"num_steps": 9})
+    objective = OBJECTIVES["two_stage"](config)
     assert (objective.phase_steps, objective.schedule_steps) == (phase_steps, schedule_steps)
 
 
 def test_the_discriminator_begins_as_the_generator_with_a_head_of_its_own(build, batch):
     objective = build("two_stage", fresh=True)
     first, second = objective.phases()
-    head = [variable.numpy() for variable in objective.replaced_token_head.weights]
+    head = objective.replaced_token_head.get_weights()
     assert not np.allclose(outputs(first.encoder, batch), outputs(second.encoder, batch), atol=1e-2)
     for _ in range(2):  # a resumed run begins again
         second.begin()
         assert np.array_equal(outputs(first.encoder, batch), outputs(second.encoder, batch))
-    for variable, value in zip(objective.replaced_token_head.weights, head, strict=True):
-        assert np.array_equal(variable, value)
+    assert all(map(np.array_equal, objective.replaced_token_head.get_weights(), head))
     # If configured, it keeps its own initial weights; then any size will do.
     settings = {"initialize_from_generator": False, "generator": {"size_fraction": 0.5}}
     second = build("two_stage", fresh=True, **settings).phases()[1]
@@ -102,8 +102,8 @@ def test_training_changes_no_bit_of_the_frozen_generator_which_has_no_moments(ti
         ({}, [1.0, 1.0, 1.0]),
     ],
 )
-def test_the_temperature_of_a_step_follows_the_share_of_updates_that_are_done(build, settings, temperatures):
-    objective = build("fast_electra", **settings)
+def test_the_temperature_of_a_step_follows_the_share_of_updates_that_are_done(tiny_config, settings, temperatures):
+    objective = OBJECTIVES["fast_electra"](tiny_config(objective={"name": "fast_electra", **settings}))
     computed = [float(objective.sampling_temperature(training(step))) for step in (0, 4, 8)]
     assert computed == pytest.approx(temperatures, rel=1e-6)
     evaluation = dataclasses.replace(training(0), training=False)
@@ -132,8 +132,6 @@ def test_the_cost_is_that_of_electra_without_the_backward_pass_of_the_generator(
 
 def test_a_run_whose_temperature_falls_cannot_be_extended(tiny_config):
     optimizer = {"schedule": "warmup_stable_decay", "decay_fraction": 0.25}
-    constant, falling = (
-        tiny_config(objective={"name": "fast_electra", **settings}, optimizer=optimizer) for settings in ({}, FALLING)
-    )
-    assert (constant.stable_steps, falling.stable_steps) == (6, 0)
-    assert (constant.varies_with_num_steps, falling.varies_with_num_steps) == (False, True)
+    for settings, steps in ({}, 6), (FALLING, 0):
+        config = tiny_config(objective={"name": "fast_electra", **settings}, optimizer=optimizer)
+        assert (config.stable_steps, config.varies_with_num_steps) == (steps, steps == 0)

@@ -11,7 +11,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.corpus import open_data
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
-from tests.toy import training_values
+from tests.toy import EQUAL_SIZES, training_values
 
 
 @pytest.fixture(scope="module")
@@ -68,20 +68,18 @@ def test_the_counts_are_a_variable_that_is_not_trained_and_exact_also_in_bfloat1
 
 def test_only_a_unigram_generator_requires_data_with_token_counts(build, data):
     data_without_counts = dataclasses.replace(data, token_counts=None)
-    for name, settings in (("electra", {}), ("electra", {"generator": {"kind": "uniform"}}), ("bert_mlm", {})):
+    for name, settings in (("electra", {"generator": {"kind": "uniform"}}), ("bert_mlm", {})):
         build(name, **settings).adopt_data(data_without_counts)
     with pytest.raises(UserError, match=data_without_counts.directory):
         build("electra", generator={"kind": "unigram"}).adopt_data(data_without_counts)
 
 
-@pytest.mark.parametrize("name", ["replace_mlm", "all_tokens_mlm"])
-def test_replace_mlm_and_all_tokens_mlm_can_use_a_uniform_generator(build, batch, sampling, name):
-    terms = training_values(build(name, generator={"kind": "uniform"}), batch, sampling)
+def test_all_tokens_mlm_can_use_a_uniform_generator(build, batch, sampling):
+    terms = training_values(build("all_tokens_mlm", generator={"kind": "uniform"}), batch, sampling)
     assert terms["masked_lm"] == pytest.approx(math.log(47), rel=1e-6)
     assert all(map(math.isfinite, terms.values()))
 
 
-EQUAL_SIZES = {"size_fraction": 1.0, "num_heads": None, "intermediate_size": None}
 HALF_SIZE = {"size_fraction": 0.5, "num_heads": 4}
 
 

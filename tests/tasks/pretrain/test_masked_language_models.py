@@ -39,14 +39,10 @@ def mean(values: np.ndarray, weights: np.ndarray) -> float:
     return float((values * weights).sum() / weights.sum())
 
 
-@pytest.fixture
-def corrupted_ids(batch, sampling):
-    def sample(objective) -> np.ndarray:
-        ids, original = objective.forward(batch, sampling).corrupted.input_ids.numpy(), batch["input_ids"].numpy()
-        assert (ids == original)[MASKED == 0].all() and (ids != original).any() and not (ids == 4).any()
-        return ids
-
-    return sample
+def corrupted_ids(objective, batch, sampling) -> np.ndarray:
+    ids, original = objective.forward(batch, sampling).corrupted.input_ids.numpy(), batch["input_ids"].numpy()
+    assert (ids == original)[MASKED == 0].all() and (ids != original).any() and not (ids == 4).any()
+    return ids
 
 
 def test_bert_predicts_the_masked_tokens_from_the_masked_input(build, batch, sampling):
@@ -62,9 +58,9 @@ def test_bert_predicts_the_masked_tokens_from_the_masked_input(build, batch, sam
     assert terms["masked_lm_accuracy"] == pytest.approx(right)
 
 
-def test_replace_mlm_predicts_the_masked_tokens_from_the_samples(build, batch, sampling, corrupted_ids):
+def test_replace_mlm_predicts_the_masked_tokens_from_the_samples(build, batch, sampling):
     objective = build("replace_mlm")
-    ids = corrupted_ids(objective)
+    ids = corrupted_ids(objective, batch, sampling)
     losses, correct = of_originals(softmax_of_head(objective, batch, ids), batch)
     trained = training_values(objective, batch, sampling)
     assert trained["encoder_masked_lm"] == pytest.approx(mean(losses, MASKED), rel=1e-5)
@@ -73,9 +69,9 @@ def test_replace_mlm_predicts_the_masked_tokens_from_the_samples(build, batch, s
     assert trained["replaced_fraction"] == pytest.approx(mean(replaced, batch["input_mask"].numpy()))
 
 
-def test_all_tokens_mlm_predicts_every_real_token_by_copy_or_softmax(build, batch, sampling, corrupted_ids):
+def test_all_tokens_mlm_predicts_every_real_token_by_copy_or_softmax(build, batch, sampling):
     objective, real = build("all_tokens_mlm"), batch["input_mask"].numpy()
-    ids = corrupted_ids(objective)
+    ids = corrupted_ids(objective, batch, sampling)
     copy, softmax = copy_probabilities(objective, batch, ids), softmax_of_head(objective, batch, ids)
     losses, correct = of_originals(copy[..., None] * np.eye(47)[ids] + (1 - copy)[..., None] * softmax, batch)
     replaced = (ids != batch["input_ids"].numpy()).astype(int)
@@ -94,19 +90,19 @@ def test_all_tokens_mlm_predicts_every_real_token_by_copy_or_softmax(build, batc
     assert {name: terms[name] for name in expected} == pytest.approx(expected, rel=1e-5)
 
 
-def test_without_the_copy_mechanism_every_token_is_predicted_by_the_softmax(build, batch, sampling, corrupted_ids):
+def test_without_the_copy_mechanism_every_token_is_predicted_by_the_softmax(build, batch, sampling):
     objective, real = build("all_tokens_mlm", copy_mechanism=False), batch["input_mask"].numpy()
-    losses, _ = of_originals(softmax_of_head(objective, batch, corrupted_ids(objective)), batch)
+    losses, _ = of_originals(softmax_of_head(objective, batch, corrupted_ids(objective, batch, sampling)), batch)
     terms = evaluation_values(objective, batch, sampling)
     assert terms["all_tokens_lm_loss"] == pytest.approx(mean(losses, real), rel=1e-5)
     assert not any("copy" in name for name in terms)
 
 
-def test_a_copy_probability_of_one_is_correct_except_for_replaced_tokens(build, batch, sampling, corrupted_ids):
+def test_a_copy_probability_of_one_is_correct_except_for_replaced_tokens(build, batch, sampling):
     objective, real = build("all_tokens_mlm", fresh=True), batch["input_mask"].numpy()
     objective.copy_head.score.kernel.assign(tf.zeros([16, 1]))
     objective.copy_head.score.bias.assign([30.0])
-    ids = corrupted_ids(objective)
+    ids = corrupted_ids(objective, batch, sampling)
     replaced = ids != batch["input_ids"].numpy()
     losses, _ = of_originals(softmax_of_head(objective, batch, ids), batch)
     terms = evaluation_values(objective, batch, sampling)

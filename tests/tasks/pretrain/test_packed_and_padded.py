@@ -1,5 +1,6 @@
 """Packed examples give what their sequences give alone; surplus rows of a word table, 53 for 47 tokens, nothing."""
 
+import functools
 import math
 
 import numpy as np
@@ -109,26 +110,19 @@ def test_objectives_with_networks_of_their_own_see_no_token_of_another_sequence(
         assert values[row][places] == pytest.approx(alone[: len(places)], abs=1e-5)
 
 
-@pytest.fixture
-def packed_data(tmp_path, write_data):
-    """A data set of `--examples=pack`, whose examples happen to have one sequence each."""
+def test_a_mixture_with_packed_data_has_positions_and_is_refused_where_an_example_has_one_output(
+    tiny_config, write_data, tmp_path
+):
     directory = write_data(tmp_path / "data")
     manifest = Manifest.load(directory).model_copy(update={"examples": "pack"})
     (directory / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
-    return directory
-
-
-def test_batches_of_a_mixture_with_packed_data_have_positions(tiny_config, packed_data, write_data, tmp_path):
-    (stage,) = open_stages(tiny_config(), [{write_data(tmp_path / "other"): 3, packed_data: 1}])
+    with pytest.raises(UserError, match="contrastive.*examples=carry"):
+        open_stages(tiny_config(objective={"name": "contrastive"}), [directory])
+    (stage,) = open_stages(tiny_config(), [{write_data(tmp_path / "other"): 3, directory: 1}])
     context = tf.distribute.InputContext()
     for batches in (stage.training_batches(0, context), stage.evaluation_batches(context)):
         batch = next(batches.as_numpy_iterator())
         assert np.array_equal(batch["position_ids"], np.arange(10) * batch["input_mask"])
-
-
-def test_packed_data_is_refused_where_an_example_has_one_output(tiny_config, packed_data):
-    with pytest.raises(UserError, match="contrastive.*examples=carry"):
-        open_stages(tiny_config(objective={"name": "contrastive"}), [packed_data])
 
 
 NUM_TOKENS, NUM_ROWS = 47, 53
@@ -139,27 +133,19 @@ def pair(build):
     """`pair(name, **settings)`: an objective, and the same with surplus rows that would win every prediction."""
 
     def build_both(name: str, **settings):
-        objectives = []
-        for num_rows in (NUM_TOKENS, NUM_ROWS):
-            changes = {"encoder": {"vocab_size": num_rows}, "optimizer": {"weight_decay_rate": 0.0}}
-            changes["evaluation"] = {"as_masked_lm": {"num_candidates": 50}}
-            objective = compile_task(build(name, changes, fresh=True, **settings))
+        changes = {"optimizer": {"weight_decay_rate": 0.0}, "evaluation": {"as_masked_lm": {"num_candidates": 50}}}
+        plain, padded = (
+            compile_task(build(name, changes | {"encoder": {"vocab_size": rows}}, fresh=True, **settings))
+            for rows in (NUM_TOKENS, NUM_ROWS)
+        )
+        for objective in (plain, padded):
             objective.adopt_tokenizer(StoredTokenizer(VOCABULARY))
-            objectives.append(objective)
-        plain, padded = objectives
         for source, target in zip(plain.variables, padded.variables, strict=True):
-            value = source.numpy()
-            if target.shape != source.shape and value.ndim:
-                surplus = NUM_ROWS - NUM_TOKENS
-                value = np.pad(value, [(0, surplus)] + [(0, 0)] * (value.ndim - 1), constant_values=9.0)
-            target.assign(value)
+            surplus = [(0, theirs - ours) for ours, theirs in zip(source.shape, target.shape, strict=True)]
+            target.assign(np.pad(source.numpy(), surplus, constant_values=9.0))
         return plain, padded
 
     return build_both
-
-
-def exactly(values: dict[str, float]):
-    return pytest.approx(values, rel=0, abs=0, nan_ok=True)
 
 
 SETTINGS = [{"generator": {"kind": "uniform"}}, {"tying": "gradient_disentangled"}, {"sampling": "greedy"}]
@@ -181,6 +167,7 @@ def test_surplus_rows_change_no_loss_no_metric_and_no_sample(pair, batch, sampli
         for objective in (plain, padded):
             objective.generator.adopt_counts(np.arange(NUM_TOKENS))
     pairs = [*zip(plain.phases(), padded.phases(), strict=True)]
+    exactly = functools.partial(pytest.approx, rel=0, abs=0, nan_ok=True)
     for first, second in pairs:
         assert training_values(second, batch, sampling) == exactly(training_values(first, batch, sampling))
     if name in ("bert_mlm", "electra", "electric") and not settings:
@@ -219,4 +206,3 @@ def test_in_other_programs_too_a_new_head_predicts_no_surplus_row(tiny_config):
     objective.adopt_tokenizer(StoredTokenizer(VOCABULARY))
     bias = objective.generator.head.output_bias.numpy()
     assert not bias[:NUM_TOKENS].any() and (bias[NUM_TOKENS:] == -100.0).all()
-    assert float(tf.nn.softmax(bias)[-1]) < 1e-40
