@@ -44,16 +44,23 @@ def write(tmp_path) -> Callable[[str, str | bytes], str]:
 
 @pytest.fixture
 def write_parquet(tmp_path) -> Callable[..., str]:
-    """`write_parquet(name, columns, class_names)`: writes a file as the `datasets` library does; returns its path."""
+    """`write_parquet(name, columns, label=feature)`: writes a file as the `datasets` library does; returns its path.
 
-    def write_file(name: str, columns: dict, class_names: tuple[str, ...] | None = None) -> str:
+    The ending may be stream.arrow or file.arrow, too.
+    """
+
+    def write_file(name: str, columns: dict, **features) -> str:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         table = pyarrow.table(columns)
-        if class_names:
-            features = {"label": {"names": class_names, "_type": "ClassLabel"}}
+        if any(features.values()):
             table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-        pyarrow.parquet.write_table(table, path)
+        if name.endswith(".parquet"):
+            pyarrow.parquet.write_table(table, path)
+        else:
+            kind = pyarrow.ipc.new_stream if name.endswith("stream.arrow") else pyarrow.ipc.new_file
+            with kind(str(path), table.schema) as file:
+                file.write_table(table)
         return str(path)
 
     return write_file
@@ -94,14 +101,15 @@ def tiny_encoder(tiny_pretrained) -> StoredModel:
 def task_of(tiny_encoder) -> Callable[..., TaskToTrain]:
     """`task_of("classification", train={"text": [...], "label": [...]})`: a task on tables.
 
-    Without `validation`, the dev set is the training split.
+    Without `validation`, the dev set is the training split. Args: sizes: other ones of the encoder.
     """
 
-    def read(name: str, settings: dict | None = None, **columns: dict) -> TaskToTrain:
+    def read(name: str, settings: dict | None = None, sizes: dict | None = None, **columns: dict) -> TaskToTrain:
         columns = {"validation": columns["train"], **columns}
-        sizes = {split: len(next(iter(each.values()))) for split, each in columns.items()}
-        tables = {split: Table(f"{split}.csv", each, range(2, 2 + sizes[split])) for split, each in columns.items()}
-        return read_task(name, settings or {}, "test", tiny_encoder.encoder, tiny_encoder.origin, tables)
+        rows = {split: range(2, 2 + len(next(iter(each.values())))) for split, each in columns.items()}
+        tables = {split: Table(f"{split}.csv", each, rows[split]) for split, each in columns.items()}
+        encoder = tiny_encoder.encoder.model_copy(update=sizes or {})
+        return read_task(name, settings or {}, "test", encoder, tiny_encoder.origin, tables)
 
     return read
 

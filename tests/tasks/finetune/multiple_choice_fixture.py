@@ -17,13 +17,8 @@ NUM_STEPS = 6  # the first has the rate 0
 RATE, WARMUP_STEPS, PLANNED_STEPS, DECAY, CLIP_NORM = 3e-3, 1, 10, 0.01, 1.0
 NUM_EXAMPLES, NUM_CHOICES, NUM_TOKENS = 3, 4, 9
 NUM_LAYERS = 2
-ELECTRA = {
-    **SIZES,
-    "num_hidden_layers": NUM_LAYERS,
-    "embedding_size": 8,
-    "max_position_embeddings": 16,
-    "layer_norm_eps": 2e-3,
-}
+ELECTRA = {**SIZES, "num_hidden_layers": NUM_LAYERS, "embedding_size": 8, "max_position_embeddings": 16}
+ELECTRA |= {"layer_norm_eps": 2e-3}
 LINEAR = {"summary_use_proj": False, "summary_activation": ""}
 CASES = ("electra", "electra linear", "modernbert")
 

@@ -3,8 +3,6 @@
 import json
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
@@ -42,14 +40,13 @@ def in_memory(answers, name="q1") -> Table:
     return Table("train", columns, [7])
 
 
-def test_json_parquet_and_tables_give_the_same_questions(tmp_path):
+def test_json_parquet_and_tables_give_the_same_questions(write_parquet, tmp_path):
     second = {"id": "q2", "question": "Who sat?", "answers": [], "is_impossible": True, "plausible_answers": []}
     path = squad_file(tmp_path, [qa(), second])
     assert squad.read_squad(path) == [RED_FOX, IMPOSSIBLE]
     columns = {"id": ["q1", "q2"], "context": [CONTEXT, CONTEXT], "question": ["Who ran?", "Who sat?"]}
     answers = [{"text": ["red fox", "fox"], "answer_start": [4, 8]}, {"text": [], "answer_start": []}]
-    pyarrow.parquet.write_table(pyarrow.table({**columns, "answers": answers}), tmp_path / "dev.parquet")
-    questions = squad.read_squad(tmp_path / "dev.parquet")
+    questions = squad.read_squad(write_parquet("dev.parquet", {**columns, "answers": answers}))
     assert questions == [RED_FOX, IMPOSSIBLE]
     assert questions[0].context is questions[1].context
     assert squad.read_squad(in_memory(OFFICIAL)) == [RED_FOX]

@@ -151,12 +151,10 @@ def test_tokens_of_a_context_have_the_characters_of_the_given_text(pieces):
         ("pieces", JAPANESE, "文です", 7, "日本語の文です"),  # the answer begins within a token
         ("pieces", "(the ½ cat, hat)", "½ cat", 5, "½ cat"),
         ("pieces", "the Ka\u0308se, the", "Ka\u0308se", 4, "Ka\u0308se"),
-        ("pieces", "the \ufb01 cat", "\ufb01", 4, "\ufb01"),
         ("pieces", "the cat\n sat", "cat \nsat", 4, "cat\n sat"),
         ("pieces", "the cat", "hat", 4, None),
         ("pieces", "the cat", "hat", 40, None),
         ("of_bytes", "the   cat", "cat", 6, "cat"),
-        ("of_bytes", "(the cat)", "the cat", 1, "the cat"),
         ("of_bytes", "on 日本 the", "本", 4, "本"),
         ("of_bytes", "on \U0001f600 the", "\U0001f600", 3, "\U0001f600"),
         ("of_bytes", "cafe\u0301 the", "cafe\u0301", 0, "cafe\u0301"),
@@ -193,8 +191,3 @@ def test_each_word_has_its_label_at_its_marker_or_at_its_space(pieces, of_bytes)
     row = [CLS, 257, 261, 162, 245, 98, SEP]  # no space is written before an ideograph
     assert features.input_ids.tolist() == [*row, CLS, 260, 258, SEP]
     assert features.token_targets["label_ids"].tolist() == [0, 1, 2, 3, 0, 0, 0, 0, 2, 1, 0]
-
-
-def test_pairs_of_texts_have_the_special_tokens_of_the_file(of_bytes):
-    features = text_features([["the cat"], ["cat"]], {}, of_bytes, 12, None).features
-    assert features.input_ids.tolist() == [CLS, 257, 261, SEP, 260, SEP]

@@ -1,10 +1,6 @@
 """Tagged sentences: both file layouts, tag schemes, and mistakes in the files."""
 
-import json
-
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from electra_tf.tasks.finetune.data import TaskData
@@ -128,14 +124,14 @@ def test_files_as_they_are_published_keep_each_word_with_its_tag(write, content,
 
 
 @pytest.mark.parametrize("name", ["tags", "labels", "ner_tags"])
-def test_tags_of_a_parquet_file_have_the_names_of_its_schema(tmp_path, refusal, name):
+def test_tags_of_a_parquet_file_have_the_names_of_its_schema(write_parquet, refusal, name):
     feature = {"feature": {"names": ["O", "B-X"], "_type": "ClassLabel"}, "_type": "List"}
-    metadata = {"huggingface": json.dumps({"info": {"features": {name: feature}}})}
-    for path, ids in ((tmp_path / "a.parquet", [1, 0]), (tmp_path / "b.parquet", [-100, 0])):
-        table = pyarrow.table({"tokens": [["Old", "sea"]], name: [ids]}).replace_schema_metadata(metadata)
-        pyarrow.parquet.write_table(table, path)
-    assert read_tagged(tmp_path / "a.parquet").labels == [["B-X", "O"]]
-    assert "b.parquet:1 has -100" in refusal(read_tagged, tmp_path / "b.parquet")
+    a, b = (
+        write_parquet(f"{file}.parquet", {"tokens": [["Old", "sea"]], name: [ids]}, **{name: feature})
+        for file, ids in (("a", [1, 0]), ("b", [-100, 0]))
+    )
+    assert read_tagged(a).labels == [["B-X", "O"]]
+    assert "b.parquet:1 has -100" in refusal(read_tagged, b)
 
 
 @pytest.mark.parametrize(

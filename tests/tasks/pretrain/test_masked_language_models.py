@@ -98,19 +98,6 @@ def test_without_the_copy_mechanism_every_token_is_predicted_by_the_softmax(buil
     assert not any("copy" in name for name in terms)
 
 
-def test_a_copy_probability_of_one_is_correct_except_for_replaced_tokens(build, batch, sampling):
-    objective, real = build("all_tokens_mlm", fresh=True), batch["input_mask"].numpy()
-    objective.copy_head.score.kernel.assign(tf.zeros([16, 1]))
-    objective.copy_head.score.bias.assign([30.0])
-    ids = corrupted_ids(objective, batch, sampling)
-    replaced = ids != batch["input_ids"].numpy()
-    losses, _ = of_originals(softmax_of_head(objective, batch, ids), batch)
-    terms = evaluation_values(objective, batch, sampling)
-    assert terms["all_tokens_lm_accuracy"] == pytest.approx(1 - mean(replaced, real))
-    assert terms["all_tokens_lm_loss"] == pytest.approx(mean(replaced * (30 + losses), real), rel=1e-5)
-    assert terms["copy_probability_replaced"] == terms["copy_probability_kept"] == 1.0
-
-
 def test_the_mixture_and_its_gradients_are_exact_at_all_probabilities():
     copy_logits = np.array([-200.0, -20.0, -1.0, 0.0, 3.0, 20.0, 200.0])[:, np.newaxis, np.newaxis]
     losses = np.array([0.0, 1e-6, 2.0, 10.3, 150.0])[:, np.newaxis]
