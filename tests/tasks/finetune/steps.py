@@ -60,6 +60,14 @@ def pair_batch(length: int = 7) -> dict[str, tf.Tensor]:
     return _batch(ids, np.zeros_like(ids), targets=[0.0, 0.25, 1.0, 0.0])
 
 
+INPUTS = {
+    "classification": (CLASSES, text_batch),
+    "multiple_choice": (CHOICE, choice_batch),
+    "scored": (SCORED, pair_batch),
+    "contrastive": (CONTRASTIVE, pair_batch),
+}
+
+
 def outcome(task, batch: dict[str, tf.Tensor], step: Callable | None = None, seed: int = 3) -> Outcome:
     """The metrics of a step and the weights after it. Args: step: replaces the task's own."""
     task.seed.assign(seed)

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import run_finetuning
-from electra_tf.config.errors import UserError
 from electra_tf.finetuning import seeds
 from electra_tf.finetuning.seeds import Job, results_of, run_seeds
 from electra_tf.tasks.base import Evaluation
@@ -31,8 +30,8 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
-def kill_at(monkeypatch, owner, name: str, number: int) -> None:
-    """Makes the given call of a method end the run as a kill would."""
+def run_until(job: Job, owner, name: str, number: int) -> None:
+    """Runs the seeds 1, 0 and 2 until the given call of a method, where the process is killed."""
     original, calls = getattr(owner, name), []
 
     def killing(*arguments, **options):
@@ -41,7 +40,9 @@ def kill_at(monkeypatch, owner, name: str, number: int) -> None:
             raise Killed
         return original(*arguments, **options)
 
-    monkeypatch.setattr(owner, name, killing)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(owner, name, killing)
+        run_seeds(job, (1, 0, 2))
 
 
 @pytest.mark.parametrize(("xla", "lengths"), [(False, (8, 12, 16, 20)), (True, (8, 16, 20))])
@@ -77,57 +78,42 @@ def test_seeds_killed_twice_and_trained_in_another_order_have_the_same_results(
     job_in, three_seeds, record_of, tmp_path, monkeypatch, caplog
 ):
     caplog.set_level(logging.INFO)
-    with monkeypatch.context() as patched:
-        kill_at(patched, loop._Training, "evaluate", 3)  # of seed 0, after its first epoch
-        with pytest.raises(Killed):
-            run_seeds(job_in(tmp_path), (1, 0, 2))
+    run_until(job_in(tmp_path), loop._Training, "evaluate", 3)  # of seed 0, after its first epoch
     done = (tmp_path / "seed_1/result.json").stat().st_mtime_ns
     assert not (tmp_path / "seed_0/result.json").exists()
     caplog.clear()
-    with monkeypatch.context() as patched:
-        kill_at(patched, Predictions, "files", 2)  # of seed 2, which is trained to its end
-        with pytest.raises(Killed):
-            run_seeds(job_in(tmp_path), (1, 0, 2))
+    run_until(job_in(tmp_path), Predictions, "files", 2)  # of seed 2, which is trained to its end
     assert "continuing at step 3, steps 3 to 6 of 6" in caplog.text
     assert "classification, seed 1" not in caplog.messages
     assert steps_in(str(tmp_path / "seed_2/checkpoints")) == [6]
-    with monkeypatch.context() as patched:
-        kill_at(patched, loop._Training, "begin_stage", 1)
-        run_seeds(job_in(tmp_path, keep="none"), (1, 0, 2))
+    monkeypatch.setattr(loop._Training, "begin_stage", None)  # nothing is trained any more
+    run_seeds(job_in(tmp_path, keep="none"), (1, 0, 2))
     assert (tmp_path / "seed_1/result.json").stat().st_mtime_ns == done
     for seed in (0, 1, 2):
         assert record_of(tmp_path / f"seed_{seed}") == record_of(three_seeds[0] / f"seed_{seed}")
     for seed in (0, 1):
-        same_tensors(*(str(out / f"seed_{seed}/checkpoints/step-6") for out in (tmp_path, three_seeds[0])))
+        ours, theirs = (
+            tf.train.load_checkpoint(str(out / f"seed_{seed}/checkpoints/step-6")) for out in (tmp_path, three_seeds[0])
+        )
+        for name in ours.get_variable_to_shape_map():
+            if not name.startswith(("_CHECK", "save_counter")):  # how often a process has saved
+                assert np.array_equal(ours.get_tensor(name), theirs.get_tensor(name)), name
         assert steps_in(str(tmp_path / f"seed_{seed}/checkpoints")) == [6]  # as keep was `last`
     assert not (tmp_path / "seed_2/checkpoints").exists()
 
 
-def same_tensors(one: str, other: str) -> None:
-    """Asserts that two checkpoints are equal, except for the number of times that a process has saved."""
-    first, second = map(tf.train.load_checkpoint, (one, other))
-    names = {name for name in first.get_variable_to_shape_map() if not name.startswith(("_CHECK", "save_counter"))}
-    assert names <= set(second.get_variable_to_shape_map())
-    assert [name for name in names if not np.array_equal(first.get_tensor(name), second.get_tensor(name))] == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "updates", "message"),
-    [
-        ({"optimizer": {"learning_rate": 2e-2}}, {}, "has optimizer.learning_rate 0.01, this call has 0.02"),
-        ({}, {"name": "rte"}, "has name classification, this call has rte"),
-        ({}, None, "was started with another data set"),
-    ],
-)
-def test_a_directory_with_other_settings_data_or_another_task_is_refused(
-    job_in, three_seeds, changes, updates, message
-):
-    job = job_in(three_seeds[0], keep="last" if updates is not None else "all", **changes)
-    if updates is None:
-        job.data.data_hash = "another"
-    with pytest.raises(UserError, match=f"seed_0 {message}.* output_dir"):
-        run_seeds(replace(job, config=job.config.model_copy(update=updates or {})), (7,))
-    assert not (three_seeds[0] / "seed_7").exists() and list(results_of(job)) == [0, 1, 2]
+def test_a_directory_with_other_settings_data_or_another_task_is_refused(job_in, three_seeds, refusal):
+    directory, _ = three_seeds
+    job, of_other_data = job_in(directory), job_in(directory, keep="all")
+    of_other_data.data.data_hash = "another"
+    for other, message in (
+        (job_in(directory, optimizer={"learning_rate": 2e-2}), "has optimizer.learning_rate 0.01, this call has 0.02"),
+        (replace(job, config=job.config.model_copy(update={"name": "rte"})), "has name classification, this call has"),
+        (of_other_data, "was started with another data set"),
+    ):
+        found = refusal(run_seeds, other, (7,))
+        assert f"seed_0 {message}" in found and "output_dir" in found
+    assert not (directory / "seed_7").exists() and list(results_of(job)) == [0, 1, 2]
 
 
 @pytest.fixture

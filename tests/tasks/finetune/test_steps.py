@@ -7,26 +7,8 @@ import tensorflow as tf
 
 from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.train.step import splits_batches
-from tests.tasks.finetune.steps import (
-    CHOICE,
-    CLASSES,
-    CONTRASTIVE,
-    SCORED,
-    assert_same_step,
-    build,
-    choice_batch,
-    outcome,
-    pair_batch,
-    text_batch,
-)
+from tests.tasks.finetune.steps import CLASSES, INPUTS, assert_same_step, build, outcome, text_batch
 from tests.toy import step_on_replicas
-
-INPUTS = {
-    "classification": (CLASSES, text_batch),
-    "multiple_choice": (CHOICE, choice_batch),
-    "scored": (SCORED, pair_batch),
-    "contrastive": (CONTRASTIVE, pair_batch),
-}
 
 
 @functools.cache
@@ -56,10 +38,11 @@ def test_two_replicas_train_like_one_dropout_included(two_replicas, name):
 @pytest.mark.slow
 @pytest.mark.parametrize(("num_candidates", "is_split"), [(2, True), (4, False)])
 def test_a_group_of_candidates_is_not_split(num_candidates, is_split):
-    settings = CONTRASTIVE | {"num_candidates": num_candidates}
+    settings, batch = INPUTS["contrastive"]
+    settings = settings | {"num_candidates": num_candidates}
     whole, fused = build(settings), build(settings, fused_ops=True)
     assert splits_batches(fused.config.train, fused.config.rows_together) is is_split
-    assert_same_step(outcome(fused, pair_batch()), outcome(whole, pair_batch()))
+    assert_same_step(outcome(fused, batch()), outcome(whole, batch()))
 
 
 def test_the_loss_of_a_batch_is_the_sum_over_its_real_rows_and_a_step_reports_the_mean():
@@ -92,7 +75,7 @@ def test_heads_and_losses_are_float32_with_a_bfloat16_encoder():
     assert task.encode(batch, INFERENCE).sequence_output.dtype == tf.bfloat16
     outputs = task.example_outputs(batch, INFERENCE)
     assert {values.dtype for values in outputs.values()} <= {tf.float32, tf.int32}
-    metrics, _ = outcome(task, batch, tf.function(task.train_step))
+    metrics, _ = outcome(task, batch)
     assert metrics["nonfinite"] == 0.0 and metrics["gradient_norm"] > 0.0
 
 

@@ -96,7 +96,7 @@ def test_numbers_and_hash_signs_may_be_words_but_comments_are_none(write, conten
     assert read_tagged(write("a.conllu", content)).inputs[0] == words
 
 
-KLUE = "## klue-1\t<\u5317:LC> a\n\u5317\tB-LC\n \tO\na\tO\n\n## klue-2\tb\nb\tO\n"
+KLUE = "## klue-1\t<\u5317:LC> a\n\u5317\tB-LC\n \tO\n\u00a0a\tO\n\n## klue-2\tb\nb\tO\n"
 GERMEVAL = "#\thttp://a.b\t[2009]\n1\tOld\tB-LOC\tO\n2\tYork\tI-LOC\tB-PER\n\n#\thttp://c\t[2010]\n1\tfell\tO\tO\n"
 MULTICONER = "\n# id 52-a\tdomain=en\nold _ _ O\n _ _ O\nyork _ _ B-LOC\n\n# id 53-b\tdomain=en\n# _ _ O\n"
 
@@ -104,7 +104,7 @@ MULTICONER = "\n# id 52-a\tdomain=en\nold _ _ O\n _ _ O\nyork _ _ B-LOC\n\n# id 
 @pytest.mark.parametrize(
     ("content", "words", "tags"),
     [
-        (KLUE, [["\u5317", " ", "a"], ["b"]], [["B-LC", "O", "O"], ["O"]]),
+        (KLUE, [["\u5317", " ", "\u00a0a"], ["b"]], [["B-LC", "O", "O"], ["O"]]),
         (GERMEVAL, [["Old", "York"], ["fell"]], [["B-LOC", "I-LOC"], ["O"]]),
         (MULTICONER, [["old", " ", "york"], ["#"]], [["O", "O", "B-LOC"], ["O"]]),
         ("tr:Old\tB-LOC\ntr::\tO\n\ntr:York\tO\n", [["Old", ":"], ["York"]], [["B-LOC", "O"], ["O"]]),

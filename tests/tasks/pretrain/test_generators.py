@@ -121,7 +121,7 @@ def test_the_settings_divide_the_steps_into_phases_and_schedules(tiny_config, se
     assert (objective.phase_steps, objective.schedule_steps) == (phase_steps, schedule_steps)
 
 
-def test_the_discriminator_begins_as_the_generator_with_a_head_of_its_own(build, batch):
+def test_the_discriminator_of_two_stage_begins_as_the_generator_with_a_head_of_its_own(build, batch):
     objective = build("two_stage", fresh=True)
     first, second = objective.phases()
     head = objective.replaced_token_head.get_weights()
@@ -247,7 +247,7 @@ def test_every_sample_counts_as_noise_also_one_equal_to_the_original(electric, b
     assert np.array_equal(corrupted.is_replaced, MASKED)
 
 
-def test_the_losses_equal_their_formulas(electric, batch, sampling, log_q):
+def test_the_losses_of_electric_equal_their_formulas(electric, batch, sampling, log_q):
     forward, terms = electric.forward(batch, sampling), training_values(electric, batch, sampling)
     ids = batch["input_ids"].numpy()
     assert terms["masked_lm"] == pytest.approx(-(of_tokens(log_q, ids) * WORDS).sum() / 5, rel=1e-5)
@@ -262,13 +262,13 @@ def test_the_losses_equal_their_formulas(electric, batch, sampling, log_q):
     assert terms["replaced_fraction"] == pytest.approx(3 / 10)
 
 
-def test_the_generator_never_reads_the_masked_input(electric, batch, sampling):
+def test_the_generator_of_electric_never_reads_the_masked_input(electric, batch, sampling):
     other = {**batch, "masked_input_ids": tf.fill([2, 6], 40)}
     first, second = (electric.generate(inputs, sampling).everywhere.logits for inputs in (other, batch))
     assert np.array_equal(first, second)
 
 
-def test_detect_gives_the_probability_of_noise(electric, batch, log_q):
+def test_detect_of_electric_gives_the_probability_of_noise(electric, batch, log_q):
     logits = electric.energies(batch).numpy() + of_tokens(log_q, batch["input_ids"]) + math.log(0.3 / 0.7)
     np.testing.assert_allclose(electric.detect(batch), 1 / (1 + np.exp(-logits)), rtol=1e-5)
 

@@ -186,7 +186,7 @@ def test_training_draws_the_masks_again_and_evaluation_does_not(build, sampling)
     assert held_out["hard_masked_lm_loss"] != held_out["masked_lm_loss"]
 
 
-def test_the_losses_equal_their_formulas(hard, sampling):
+def test_the_losses_of_hard_mlm_equal_their_formulas(hard, sampling):
     predicted = hard.predict_losses(BATCH, TRAINING).numpy()
     batch = hard.with_hard_masks(BATCH, tf.constant(predicted), TRAINING)
     log_probs = log_softmax(hard.generate(batch, sampling).logits)
