@@ -147,25 +147,20 @@ HIDDEN = np.random.default_rng(8).normal(size=[2, 8, 3])
 QA_LAYERS = ("start_layer", "end_layer", "end_hidden_layer", "answerable_layer", "answerable_hidden_layer")
 
 
-@pytest.fixture
-def question_answering():
-    """`question_answering(**settings)`: the task with random weights, its batch, and each layer as a numpy function."""
-
-    def build(**settings):
-        settings = {"kind": "question_answering", "version_2": False, "head_size": 5, "beam_size": 4, **settings}
-        task, batch = headed(settings, HIDDEN)
-        batch |= {"input_mask": tf.constant(MASK, tf.int32), "segment_ids": tf.constant(SEGMENTS, tf.int32)}
-        batch |= {name: tf.constant(values) for name, values in TARGETS.items()}
-        task.row_losses(batch, task.forward(batch, INFERENCE))  # creates the variables
-        rng, layers = np.random.default_rng(4), {}
-        for name in QA_LAYERS:
-            if (layer := getattr(task, name)) is not None:
-                kernel, bias = rng.normal(size=layer.kernel.shape), rng.normal(size=layer.bias.shape)
-                set_weights(layer, kernel, bias)
-                layers[name] = lambda *vectors, w=kernel, b=bias: np.concatenate(vectors, axis=-1) @ w + b
-        return task, batch, layers
-
-    return build
+def question_answering(**settings):
+    """The task with random weights, its batch, and each layer as a numpy function."""
+    settings = {"kind": "question_answering", "version_2": False, "head_size": 5, "beam_size": 4, **settings}
+    task, batch = headed(settings, HIDDEN)
+    batch |= {"input_mask": tf.constant(MASK, tf.int32), "segment_ids": tf.constant(SEGMENTS, tf.int32)}
+    batch |= {name: tf.constant(values) for name, values in TARGETS.items()}
+    task.row_losses(batch, task.forward(batch, INFERENCE))  # creates the variables
+    rng, layers = np.random.default_rng(4), {}
+    for name in QA_LAYERS:
+        if (layer := getattr(task, name)) is not None:
+            kernel, bias = rng.normal(size=layer.kernel.shape), rng.normal(size=layer.bias.shape)
+            set_weights(layer, kernel, bias)
+            layers[name] = lambda *vectors, w=kernel, b=bias: np.concatenate(vectors, axis=-1) @ w + b
+    return task, batch, layers
 
 
 def masked(row: int, logits: list) -> np.ndarray:
@@ -187,13 +182,13 @@ def answerable_logit(layers, row: int) -> float:
     return layers["answerable_layer"](gelu(layers["answerable_hidden_layer"](h[0], shares @ h))).item()
 
 
-def test_without_start_logits_the_answerable_classifier_reads_cls_alone(question_answering):
+def test_without_start_logits_the_answerable_classifier_reads_cls_alone():
     task, batch, layers = question_answering(answerable_uses_start_logits=False)
     expected = layers["answerable_layer"](HIDDEN[:, 0])[:, 0]
     assert task.forward(batch, INFERENCE).answerable_logits.numpy() == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_loss_is_the_mean_of_start_and_end_plus_the_weighted_classifier(question_answering):
+def test_the_loss_is_the_mean_of_start_and_end_plus_the_weighted_classifier():
     task, batch, layers = question_answering(answerable_loss_weight=0.25)
     expected = []
     for row, (start, end, impossible) in enumerate(zip(*TARGETS.values(), strict=True)):
@@ -206,7 +201,7 @@ def test_the_loss_is_the_mean_of_start_and_end_plus_the_weighted_classifier(ques
     assert losses == pytest.approx(expected, abs=1e-4)
 
 
-def test_independent_ends_have_their_own_dense_layer(question_answering):
+def test_independent_ends_have_their_own_dense_layer():
     task, batch, layers = question_answering(joint_prediction=False, answerable_classifier=False)
     forward = task.forward(batch, INFERENCE)
     predictions = task.outputs(batch, forward)
@@ -220,7 +215,7 @@ def test_independent_ends_have_their_own_dense_layer(question_answering):
         assert float(loss) == pytest.approx((of_start + of_end) / 2, abs=1e-4)
 
 
-def test_the_beam_has_the_best_starts_and_the_best_ends_for_each(question_answering):
+def test_the_beam_has_the_best_starts_and_the_best_ends_for_each():
     task, batch, layers = question_answering()
     beam = {name: values.numpy() for name, values in task.outputs(batch, task.forward(batch, INFERENCE)).items()}
     assert beam["end_top_index"].shape == (2, 4, 4)

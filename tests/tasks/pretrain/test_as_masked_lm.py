@@ -77,10 +77,9 @@ def at_masked(rows, masked) -> np.ndarray:
     return np.array(rows)[np.arange(len(rows)), masked["masked_lm_positions"].numpy()[:, 0]]
 
 
-@pytest.mark.parametrize("temperature", [1.0, 3.0])
-def test_electra_predicts_the_candidate_with_the_highest_value_of_the_formula(model, batch, temperature):
-    objective, masked = model("electra", 5, temperature=temperature), one_masked_token_each(batch, 2)
-    candidates, probs = candidates_of(objective, masked, 5, temperature)
+def test_electra_predicts_the_candidate_with_the_highest_value_of_the_formula(model, batch):
+    objective, masked = model("electra", 5, temperature=3.0), one_masked_token_each(batch, 2)
+    candidates, probs = candidates_of(objective, masked, 5, temperature=3.0)
     scores = []
     for candidate, prob in zip(candidates.T, probs.T, strict=True):
         original = 1.0 - at_masked(objective.detect(with_candidate(masked, candidate)), masked)
