@@ -64,6 +64,8 @@ def test_tags_that_break_the_scheme_form_spans_as_in_conlleval():
     predicted, tags = "I-A I-B E-B I-B O E-A", "B-A B-B I-B B-B O B-A"  # spans: A 0, B 1 to 2, B 3, A 5
     assert scores.tagging_scores([predicted.split()], [tags.split()], "iob2")["f1"] == 1
     assert scores.tagging_scores([["NN", "VB"], ["NN"]], [["NN", "NN"], ["NN"]], "plain") == {"accuracy": 2 / 3}
+    without_spans = {"f1": 0.0, "precision": 0.0, "recall": 0.0, "accuracy": 0.5}
+    assert scores.tagging_scores([["O", "O"]], [["O", "B-A"]], "iob2") == without_spans
 
 
 @pytest.mark.parametrize("room", ["data", "tasks/finetune"])
