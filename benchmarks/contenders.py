@@ -4,12 +4,11 @@ A limit is the lowest figure of docs/notes/performance.md, less what turns diffe
 what is published still holds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from benchmarks.processor import HAS_AVX512_ROWS
+from benchmarks.processor import mkl_avoids_avx512, read_processor
 
-AVX512 = "_avx512"  # ends the names of the rows where MKL is made to use AVX-512
 OVER_BASELINE = 0.95
 
 
@@ -40,12 +39,10 @@ class Limit:
     floor: float
 
 
-def with_avx512(
-    contenders: Mapping[str, Contender], names: Sequence[str], has_rows: bool = HAS_AVX512_ROWS
-) -> dict[str, Contender]:
+def with_avx512(contenders: Mapping[str, Contender], *names: str) -> dict[str, Contender]:
     """The contenders, and rows with AVX-512 of those that are named, where MKL avoids it."""
-    added = {f"{name}{AVX512}": replace(contenders[name], avx512=True) for name in names if has_rows}
-    return {**contenders, **added}
+    named = names if mkl_avoids_avx512(read_processor()) else ()
+    return {**contenders, **{f"{name}_avx512": replace(contenders[name], avx512=True) for name in named}}
 
 
 def _steps(precision: str) -> dict[str, Contender]:
@@ -59,7 +56,7 @@ def _steps(precision: str) -> dict[str, Contender]:
 
 
 # MKL does not compute products in bfloat16, so these have no row with AVX-512.
-TRAIN_STEP = with_avx512({**_steps("float32"), **_steps("bfloat16")}, ("pytorch_float32", "pytorch_float32_compile"))
+TRAIN_STEP = with_avx512({**_steps("float32"), **_steps("bfloat16")}, "pytorch_float32", "pytorch_float32_compile")
 TRAIN_STEP_LIMITS = (
     Limit("ours_float32", "pytorch_float32", 1.25),
     Limit("ours_float32", "pytorch_float32_compile", 1.3),
@@ -74,7 +71,7 @@ _FINETUNING = {
     "hugging_face_sorted": Contender("pytorch", "hugging_face_sorted", {"has_sorted_rows": True, "compiled": False}),
     "hugging_face_compile": Contender("pytorch", "hugging_face_compile", {"has_sorted_rows": False, "compiled": True}),
 }
-FINETUNING = with_avx512(_FINETUNING, tuple(_FINETUNING)[1:])
+FINETUNING = with_avx512(_FINETUNING, "hugging_face", "hugging_face_sorted", "hugging_face_compile")
 FINETUNING_LIMITS = {
     "training": (Limit("ours", "hugging_face", 1.9), Limit("ours", "hugging_face_compile", 1.9)),
     "evaluation": (
@@ -94,7 +91,7 @@ _SERVING = {
     "eager_1_thread": Contender("pytorch", "eager", {"compiled": False, **_ONE_THREAD}),
     "compile": Contender("pytorch", "compile", {"compiled": True}),
 }
-SERVING = with_avx512(_SERVING, ("eager", "eager_1_thread", "compile"))
+SERVING = with_avx512(_SERVING, "eager", "eager_1_thread", "compile")
 # By the number of tokens of a text. A length that is not listed has the limits of the next shorter one, or of 8.
 LATENCY_LIMITS = {
     8: (Limit("ours", "eager", 1.15), Limit("ours", "compile", 0.95)),

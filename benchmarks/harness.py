@@ -193,17 +193,50 @@ def wait_for_quiet(patience: float) -> None:
 # --- processes
 
 
+def run(
+    command: Sequence[str],
+    directory: Path = PROJECT,
+    watch: Callable[[subprocess.Popen], object] = subprocess.Popen.wait,
+) -> tuple[float, str]:
+    """Runs a program in the root of a checkout.
+
+    Args:
+        watch: is given the running program, and returns when it ends.
+    Returns: its wall-clock seconds, and its standard output.
+    Raises: UserError: if it fails, with the last line of its error output.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(directory)}
+    # The output must not be a pipe: that stays open until the last helper process ends, up to a second later.
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=errors)
+        try:
+            watch(process)
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        seconds = time.perf_counter() - start
+        if status:
+            errors.seek(0)
+            program = " ".join(" ".join(command).split())  # one line, even if an argument has several
+            raise UserError(f"exit status {status} from {program}: {last_line(errors.read())}")
+        output.seek(0)
+        return seconds, output.read()
+
+
 class Process:
     """A contender in its own process, which answers commands inside the `with` block: see `benchmarks.worker`.
 
     Args:
         name: in messages.        module: the worker's.        options: for the worker, sent as JSON.
         python: the interpreter.        checkout: the directory whose code runs.
-        variables: further environment variables.        avx512: whether MKL is made to use AVX-512.
+        variables: further environment variables.
     Attributes:
         start_seconds: for each start, the time from the start of the process to the end of its first step.
         first: the answer to the first `step`.
-    Raises: UserError: on entry, if the environment cannot be made or the first step fails.
+    Raises: UserError: on entry, if the process cannot be started or the first step fails.
     """
 
     def __init__(
@@ -214,7 +247,6 @@ class Process:
         python: str = sys.executable,
         checkout: Path = PROJECT,
         variables: Mapping[str, str] | None = None,
-        avx512: bool = False,
     ):
         self._name, self._directory = name, checkout
         self._command = [python, "-m", module, json.dumps(options)]
@@ -225,37 +257,34 @@ class Process:
             "TF_CPP_MIN_LOG_LEVEL": "3",
             **(variables or {}),
         }
-        self._avx512 = avx512
         self.start_seconds: list[float] = []
 
     def __enter__(self) -> "Process":
-        with contextlib.ExitStack() as stack:
-            added = stack.enter_context(mkl_with_avx512()) if self._avx512 else {}
-            self._errors = stack.enter_context(tempfile.TemporaryFile("w+"))
-            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
-            start = time.perf_counter()
-            try:
-                self._process = subprocess.Popen(
-                    self._command, cwd=self._directory, env={**self._environment, **added}, text=True, **streams
-                )
-            except OSError as error:
-                raise UserError(f"{self._command[0]}: {error.strerror}") from None
-            stack.callback(self._stop)
+        self._errors = tempfile.TemporaryFile("w+")
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+        start = time.perf_counter()
+        try:
+            self._process = subprocess.Popen(
+                self._command, cwd=self._directory, env=self._environment, text=True, **streams
+            )
+        except OSError as error:
+            raise UserError(f"{self._command[0]}: {error.strerror}") from None
+        try:
             self.first = self.ask("step")
-            self.start_seconds.append(time.perf_counter() - start)
-            self._opened = stack.pop_all()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.start_seconds.append(time.perf_counter() - start)
         return self
 
     def __exit__(self, *_) -> None:
-        self._opened.close()
-
-    def _stop(self) -> None:
         # Closing flushes the buffer, which fails if the process has died.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.terminate()
         self._process.wait()
         self._process.stdout.close()
+        self._errors.close()
 
     def ask(self, command: str) -> dict:
         """The answer to a command. Raises: UserError: if the process has ended."""
@@ -296,14 +325,14 @@ def processes_of(
     processes = {}
     for name, contender in contenders.items():
         own = {**options, "kind": contender.kind, "settings": contender.settings}
-        of_process = {"variables": contender.variables, "avx512": contender.avx512}
+        variables = {**contender.variables, **(mkl_with_avx512() if contender.avx512 else {})}
         if contender.kind != "ours":
-            processes[name] = Process(name, worker, own, flags.peers_python, **of_process)
+            processes[name] = Process(name, worker, own, flags.peers_python, variables=variables)
             continue
         checkouts = {name: PROJECT, **({baseline_of(name): flags.baseline.resolve()} if flags.baseline else {})}
         for row, checkout in checkouts.items():
             further = {**own, **of_checkout(checkout)}
-            processes[row] = Process(row, worker, further, checkout=checkout, **of_process)
+            processes[row] = Process(row, worker, further, checkout=checkout, variables=variables)
     return processes
 
 

@@ -12,16 +12,13 @@ import argparse
 import statistics
 import sys
 import time
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from benchmarks.harness import Verdict, conclude, config_file, print_table, ratio, shown, take_turns
 from benchmarks.processor import print_processor
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 _WARM_UP_BATCHES = 20  # the first batches trace functions and fill buffers
 
@@ -54,7 +51,7 @@ def measure(flags: argparse.Namespace) -> bool:
     return conclude([Verdict("ours, sequences/s", statistics.median(rates["ours"]), flags.at_least)])
 
 
-def sequences_per_second(dataset: "tf.data.Dataset", batch_size: int, seconds: float) -> float:
+def sequences_per_second(dataset: Iterable, batch_size: int, seconds: float) -> float:
     """The rate of an endless dataset, after some batches of warm-up."""
     batches = iter(dataset)  # a new one, because an old one has filled its buffers during the other's turn
     for _ in range(_WARM_UP_BATCHES):

@@ -149,57 +149,55 @@ def transformers_ids(python: str, folder: Path, lines: Sequence[str]) -> tuple[s
     return answer["version"], answer["ids"]
 
 
-class Comparison:
-    """Counts the lines whose ids differ from the library's, and the ties among them."""
+def row_of(name: str, lines: Sequence[str], expected: Ids, ids: Ids, scores: Sequence[float]) -> list[str]:
+    """The row of the table: the numbers of lines, of those whose ids differ, and of the ties among these.
 
-    def __init__(self, scores: Sequence[float]):
-        self._scores = scores
-        self.rows: list[tuple[str, int, int, int]] = []
+    Prints some lines that differ and are no tie.
+    """
+    different = [rows for rows in zip(lines, expected, ids, strict=True) if rows[1] != rows[2]]
+    other = [rows for rows in different if not _is_tie(rows[1], rows[2], scores)]
+    for line, library_ids, other_ids in other[:_SHOWN]:
+        print(f"{name}: {line!r}: {library_ids} and {other_ids}")
+    return [name, str(len(lines)), str(len(different)), str(len(different) - len(other))]
 
-    def add(self, name: str, lines: Sequence[str], expected: Ids, ids: Ids) -> None:
-        different = [rows for rows in zip(lines, expected, ids, strict=True) if rows[1] != rows[2]]
-        other = [rows for rows in different if not self._is_tie(rows[1], rows[2])]
-        for line, library_ids, other_ids in other[:_SHOWN]:
-            print(f"{name}: {line!r}: {library_ids} and {other_ids}")
-        self.rows.append((name, len(lines), len(different), len(different) - len(other)))
 
-    def _is_tie(self, ids: list[int], other_ids: list[int]) -> bool:
-        if all(score.is_integer() for score in self._scores):  # BPE's are ranks
-            return False
-        score, other_score = (sum(self._scores[index] for index in each) for each in (ids, other_ids))
-        return abs(score - other_score) <= TIE
+def _is_tie(ids: list[int], other_ids: list[int], scores: Sequence[float]) -> bool:
+    if all(score.is_integer() for score in scores):  # BPE's are ranks
+        return False
+    score, other_score = (sum(scores[index] for index in each) for each in (ids, other_ids))
+    return abs(score - other_score) <= TIE
 
 
 def compare(flags: argparse.Namespace) -> bool:
+    """Prints the table. Returns: whether all implementations give the same ids, but for ties."""
     restrain_tensorflow()
     vocabulary = Vocabulary.load(flags.vocab_file)
     model = SentencePieceProcessor(model_proto=vocabulary.content)
     texts = [Path(path).read_text(encoding="utf-8").split("\n") for path in flags.input]
     texts.append(odd_lines(flags.num_odd_lines))
     lines = [line for text in texts for line in text if line and not any(token in line for token in SPECIAL_TOKENS)]
-    expected = model.encode(list(map(normalized, lines)))
     tokenizer = SentencePieceTokenizer(vocabulary)
-    comparison = Comparison([model.get_score(index) for index in range(model.get_piece_size())])
-    with tempfile.TemporaryDirectory() as scratch:
-        comparison.add("SavedModel", lines, expected, saved_ids(tokenizer, lines, Path(scratch)))
+    scores = [model.get_score(index) for index in range(model.get_piece_size())]
+    rows = []
+
+    def add(name: str, given: Sequence[str], ids: Ids) -> None:
+        rows.append(row_of(name, given, model.encode(list(map(normalized, given))), ids, scores))
+
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        add("SavedModel", lines, saved_ids(tokenizer, lines, scratch))
         cleaned = [_DROPPED_BY_BUILDER.sub("", line).strip() for line in lines]
-        kept = [(line, ids) for line in cleaned if (ids := model.encode(normalized(line)))]
-        kept_lines, kept_ids = zip(*kept, strict=True)
-        comparison.add("builder", kept_lines, kept_ids, builder_ids(kept_lines, flags.vocab_file, Path(scratch)))
+        with_tokens = [line for line in cleaned if model.encode(normalized(line))]
+        add("builder", with_tokens, builder_ids(with_tokens, flags.vocab_file, scratch))
         for name, content in tokenizer_files(tokenizer, 512).items():
-            (Path(scratch) / name).write_bytes(content)
+            (scratch / name).write_bytes(content)
         young = young_characters(set("".join(lines)))
-        known = [(line, ids) for line, ids in zip(lines, expected, strict=True) if not young.intersection(line)]
-        known_lines, known_ids = zip(*known, strict=True)
+        known = [line for line in lines if not young.intersection(line)]
         for python in (sys.executable, *flags.peers_python):
-            version, ids = transformers_ids(python, Path(scratch), known_lines)
-            comparison.add(f"transformers {version}", known_lines, known_ids, ids)
-    print_table(
-        "ids, compared with sentencepiece",
-        ("implementation", "lines", "different", "ties"),
-        [[str(cell) for cell in row] for row in comparison.rows],
-    )
-    differing = {name: num_different - num_ties for name, _, num_different, num_ties in comparison.rows}
+            version, ids = transformers_ids(python, scratch, known)
+            add(f"transformers {version}", known, ids)
+    print_table("ids, compared with sentencepiece", ("implementation", "lines", "different", "ties"), rows)
+    differing = {name: int(num_different) - int(num_ties) for name, _, num_different, num_ties in rows}
     return conclude([Verdict(f"{name}: differing lines", count, 0, True) for name, count in differing.items()])
 
 

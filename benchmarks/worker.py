@@ -6,12 +6,13 @@ the start. Options and commands must not change, because --baseline runs the wor
 """
 
 import ctypes
+import importlib
 import json
 import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 # Imports count as a contender's start, so this file imports no library.
 
@@ -42,12 +43,19 @@ class Commands:
         print(json.dumps(values), file=self._answers, flush=True)
 
 
-def run_worker(kinds: Mapping[str, Callable[[dict, Commands], None]]) -> None:
-    """Binds this process to its cores and runs the contender `options["kind"]`, which answers all commands."""
+def run_worker(package: str) -> None:
+    """Binds this process to its cores and runs `answer_all(options, commands)` of the contender's module.
+
+    The module is PACKAGE.KIND, with the kind of the options: `ours` or `pytorch`.
+    """
     options = json.loads(sys.argv[1])
     # Before any import: libraries size their thread pools by the cores of the process.
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options["num_threads"]])
-    kinds[options["kind"]](options, Commands())
+    if options["kind"] == "ours":
+        from electra_tf.cli.process import import_tensorflow
+
+        import_tensorflow()
+    importlib.import_module(f"{package}.{options['kind']}").answer_all(options, Commands())
 
 
 def timed(call: Callable[[], object], num_calls: int) -> list[float]:

@@ -91,7 +91,6 @@ def measure_task(task: str, flags: argparse.Namespace, directory: Path) -> dict[
         name: {
             "training": [num_trained / turn["training"]["seconds"] for turn in turns[name] if "training" in turn],
             "evaluation": [num_evaluated / turn["evaluation"]["seconds"] for turn in turns[name]],
-            "padding": {part: answer["padding"] for part, answer in turns[name][-1].items()},
             "start": process.start_seconds[0],
             "lengths": warmed[name],
             "others": [max(answer["others"] for answer in turn.values()) for turn in turns[name]],
@@ -135,16 +134,13 @@ def tokenized(task: str, flags: argparse.Namespace) -> tuple[EncoderConfig, dict
 
 
 def _print_results(task: str, results: dict[str, dict]) -> None:
-    headings = ["", "training, examples/s", "padding", "evaluation, examples/s", "padding", "first step, s"]
+    headings = ["", "training, examples/s", "evaluation, examples/s", "first step, s", "lengths, s", "others"]
     rows = []
     for name, each in results.items():
-        cells = [name]
-        for part in ("training", "evaluation"):
-            cells += [shown(each[part]), f"{each['padding'][part]:.1%}"] if each[part] else ["", ""]
-        cells.append(f"{each['start']:.1f}")
+        rates = [shown(each[part]) if each[part] else "" for part in ("training", "evaluation")]
         lengths = f"{each['lengths']['seconds']:.1f} ({each['lengths']['num_lengths']})"
-        rows.append([*cells, lengths, f"{statistics.median(each['others']):.0%}"])
-    print_table(task, [*headings, "lengths, s", "others"], rows)
+        rows.append([name, *rates, f"{each['start']:.1f}", lengths, f"{statistics.median(each['others']):.0%}"])
+    print_table(task, headings, rows)
     print_disturbed([share for each in results.values() for share in each["others"]])
 
 

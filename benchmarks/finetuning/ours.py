@@ -1,7 +1,5 @@
 """Our contender: the loops and batches of `electra-tf finetune` on tokenized examples."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from benchmarks.finetuning.examples import Examples, load
@@ -94,24 +92,14 @@ class OurTrainer:
 def answer_all(options: dict, commands: Commands) -> None:
     """Answers the commands of `benchmarks.finetuning.worker`."""
     trainer = OurTrainer(options)
-    stage = trainer.stage
 
     def train(num_steps: int = 1) -> dict:
         trainer.train(num_steps)
-        return {"padding": padding_share(stage.data.train, stage.training_order, stage.lengths)}
+        return {}
 
-    def evaluate() -> dict:
-        padding = padding_share(stage.data.evaluation, stage.evaluation_order, stage.evaluation_lengths)
-        return {**trainer.evaluate(), "padding": padding}
-
-    commands.answer_all(step=train, train=train, warm_up=lambda: {"num_lengths": trainer.warm_up()}, evaluate=evaluate)
-
-
-def padding_share(features: Features, order: np.ndarray, lengths: Sequence[int]) -> float:
-    """The fraction of padding in all batches of an order."""
-    num_real = np.where(order >= 0, np.diff(features.row_splits)[order], 0).sum()
-    num_computed = padded_lengths(features, order, lengths).sum() * order.shape[1] * features.num_choices
-    return 1.0 - num_real / float(num_computed)
+    commands.answer_all(
+        step=train, train=train, warm_up=lambda: {"num_lengths": trainer.warm_up()}, evaluate=trainer.evaluate
+    )
 
 
 def _features(examples: Examples) -> Features:

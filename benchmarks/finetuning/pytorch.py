@@ -29,8 +29,8 @@ _NUM_EPOCHS = 100  # more than any benchmark trains
 class _Turns(TrainerCallback):
     """Answers a command when its last training step ends, and lets the trainer continue with the next command."""
 
-    def __init__(self, commands: Commands, collator: "_CountingCollator"):
-        self._commands, self._collator = iter(commands), collator
+    def __init__(self, commands: Commands):
+        self._commands = iter(commands)
         self._answer = commands.answer
         next(self._commands)  # `step`, which is answered after the first step
         self._steps_left, self._at_end = 1, dict
@@ -40,38 +40,20 @@ class _Turns(TrainerCallback):
         self._steps_left -= 1
         if self._steps_left:
             return
-        self._answer(**self._at_end(), padding=self._collator.padding_share)
+        self._answer(**self._at_end())
         for name, *numbers in self._commands:
-            self._collator.reset()
             if name == "train":
                 (self._steps_left,), self._at_end = numbers, dict
                 return
             if name == "warm_up":
                 self._steps_left, self._at_end = _WARM_UP_STEPS, lambda: {"num_lengths": 1, **self._evaluate()}
                 return
-            self._answer(**self._evaluate(), padding=self._collator.padding_share)
+            self._answer(**self._evaluate())
         control.should_training_stop = True
 
     def _evaluate(self) -> dict:
         metrics = self.trainer.evaluate()
         return {"accuracy": metrics["eval_accuracy"], "loss": metrics["eval_loss"]}
-
-
-class _CountingCollator(DataCollatorWithPadding):
-    """Counts tokens and padding."""
-
-    def reset(self) -> None:
-        self._real, self._all = 0, 0
-
-    def __call__(self, rows):
-        batch = super().__call__(rows)
-        self._real += sum(len(row["input_ids"]) for row in rows)
-        self._all += batch["input_ids"].numel()
-        return batch
-
-    @property
-    def padding_share(self) -> float:
-        return 1.0 - self._real / self._all
 
 
 def answer_all(options: dict, commands: Commands) -> None:
@@ -87,9 +69,7 @@ def answer_all(options: dict, commands: Commands) -> None:
     evaluation_rows = _rows(splits["validation"])
     if options["settings"]["has_sorted_rows"]:
         evaluation_rows.sort(key=lambda row: len(row["input_ids"]))
-    collator = _CountingCollator(ElectraTokenizer(vocab=options["vocab_file"]))
-    collator.reset()
-    turns = _Turns(commands, collator)
+    turns = _Turns(commands)
     with tempfile.TemporaryDirectory() as directory:
         arguments = TrainingArguments(
             directory,
@@ -103,7 +83,7 @@ def answer_all(options: dict, commands: Commands) -> None:
         trainer = turns.trainer = Trainer(
             model,
             arguments,
-            data_collator=collator,
+            data_collator=DataCollatorWithPadding(ElectraTokenizer(vocab=options["vocab_file"])),
             train_dataset=_rows(splits["train"]),
             eval_dataset=evaluation_rows,
             compute_metrics=lambda each: {"accuracy": float((each.predictions.argmax(-1) == each.label_ids).mean())},

@@ -5,24 +5,7 @@
 Commands: `step`, `warm_up`, `train N` and `evaluate`.
 """
 
-# Imports count as a contender's start, so each contender imports its own libraries.
-from benchmarks.worker import Commands, run_worker
-
-
-def ours(options: dict, commands: Commands) -> None:
-    from electra_tf.cli.process import import_tensorflow
-
-    import_tensorflow()
-    from benchmarks.finetuning.ours import answer_all
-
-    answer_all(options, commands)
-
-
-def pytorch(options: dict, commands: Commands) -> None:
-    from benchmarks.finetuning.pytorch import answer_all
-
-    answer_all(options, commands)
-
+from benchmarks.worker import run_worker
 
 if __name__ == "__main__":
-    run_worker({"ours": ours, "pytorch": pytorch})
+    run_worker("benchmarks.finetuning")

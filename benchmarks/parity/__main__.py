@@ -6,8 +6,8 @@ DIR is a golden set, or holds sets at any depth. google-research/electra compute
 sampling, from config.json and init.ckpt: the forward pass, every gradient, and trainings of some steps; in fine-tuning
 also features and outputs for the dev set. Beside sets of fine-tuning are vocab.txt, inputs/, and the rows of all tasks.
 The command loads each checkpoint into our model, compares everything that DIR holds, prints one table, and exits 1 if a
-difference is above its tolerance. For features, texts and beam entries the
-difference is the number of those that differ, and the tolerance is 0.
+difference is above its tolerance. For features, texts and beam entries the difference is the number of those that
+differ, and the tolerance is 0.
 """
 
 import sys
@@ -15,25 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.harness import print_table
-from benchmarks.parity.golden import Comparison, read_json
+from benchmarks.parity.golden import Comparison, GoldenSet, read_json
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
-
-# The README of the golden sets recommends most of these. It measured by how much the authors' own numbers change when
-# the initial weights change by a rounding: up to 8e-6 in the forward pass, 2e-6 in gradients.
-NONE = 0.0
-EXACT = 1e-9  # scores
-FORWARD = 1e-5
-MASKED_LOGITS = 2e-4  # near -1000, where a float32 has steps of 6e-5
-GRADIENTS = 2e-5  # relative to the largest entry of each
-NORMS = 1e-5
-LOSSES = 2e-5  # relative to the larger of 1 and the loss
-RATES = 1e-6  # relative to the peak
-FINAL_VARIABLES = 2e-6
-PROBABILITIES = 1e-7  # in n-best lists; theirs are rounded by a float32 exponential, 2e-8
-_OF_TRAINING = {"losses": LOSSES, "clip norms": NORMS, "learning rates": RATES}
-_OF_BEAMS = {"": FORWARD, ", masked logits": MASKED_LOGITS, ", beam entries": NONE}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -65,52 +50,19 @@ def compare(root: Path) -> bool:
 
 
 def _comparisons(sets: list[Path], beside: list[Path]) -> Iterator[Comparison]:
-    from benchmarks.parity import pretraining, text
+    from benchmarks.parity import finetuning, model, pretraining, text
 
     for directory in sets:
-        settings = read_json(directory / "config.json")
-        is_pretraining = "electra_objective" in settings
-        for what, differences, tolerance in (
-            pretraining.comparisons(directory, settings) if is_pretraining else _of_finetuning(directory)
+        is_pretraining = "electra_objective" in read_json(directory / "config.json")
+        for comparison in (
+            pretraining.comparisons(GoldenSet(directory))
+            if is_pretraining
+            else finetuning.comparisons(model.FinetuningSet(directory))
         ):
-            yield Comparison(f"{directory.name}: {what}", differences, tolerance)
-    for golden in beside:
-        if (file := golden / "glue_features.jsonl.xz").exists():
-            yield Comparison(file.name, text.glue_differences(file), EXACT)
-
-
-def _of_finetuning(directory: Path) -> Iterator[Comparison]:
-    from benchmarks.parity import finetuning, outputs, squad, text
-
-    golden = finetuning.GoldenSet(directory)
-    task = golden.build()
-    golden.load(task, golden.weights)
-    of_features = {"question_answering": squad.feature_differences, "tagging": text.tagging_differences}
-    yield Comparison("features", of_features.get(golden.kind, text.feature_differences)(directory), NONE)
-    forward, masked = finetuning.forward_differences(golden, task)
-    yield Comparison("forward", forward, FORWARD)
-    yield Comparison("forward, masked logits", masked, MASKED_LOGITS)
-    gradients, norm = finetuning.gradient_differences(golden, task)
-    yield Comparison("gradients", gradients, GRADIENTS)
-    yield Comparison("gradient norms", norm, NORMS)
-    yield Comparison("variables with weight decay", finetuning.weight_decay_differences(golden, task), NONE)
-    trajectories = {"": finetuning.dense_norm_trajectory, ", unmerged norm": finetuning.unmerged_norm_trajectory}
-    for clipping, trajectory in trajectories.items():
-        for part, differences in trajectory(golden, task).items():
-            yield Comparison(f"training{clipping}: {part}", differences, _OF_TRAINING.get(part, FINAL_VARIABLES))
-    if golden.has("dev_outputs.npz"):
-        of_outputs, of_predictions = outputs.dev_differences(golden, task)
-        yield Comparison("dev outputs", of_outputs, FORWARD)
-        yield Comparison("dev predictions", of_predictions, NONE)
-        yield Comparison("dev scores", text.dev_score_differences(directory), EXACT)
-    if golden.has("inference.npz"):
-        of_inference = outputs.inference_differences(golden, task)
-        for (part, tolerance), differences in zip(_OF_BEAMS.items(), of_inference, strict=True):
-            yield Comparison(f"inference{part}", differences, tolerance)
-        answers = squad.answer_differences(directory)
-        probabilities = {name: answers.pop(name) for name in list(answers) if name.endswith("probabilities")}
-        yield Comparison("answers and their scores", answers, EXACT)
-        yield Comparison("n-best probabilities", probabilities, PROBABILITIES)
+            yield comparison._replace(what=f"{directory.name}: {comparison.what}")
+    for folder in beside:
+        if (file := folder / "glue_features.jsonl.xz").exists():
+            yield Comparison(file.name, text.glue_differences(file), finetuning.EXACT)
 
 
 if __name__ == "__main__":

@@ -1,188 +1,83 @@
-"""Our model of a golden set of fine-tuning, and its forward pass, gradients and trainings beside the authors'."""
+"""The differences of our model of a golden set of fine-tuning from what the authors' code computed."""
 
 import math
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.parity import squad, text
 from benchmarks.parity.golden import (
     Arrays,
+    Comparison,
     Differences,
-    encoder_settings,
     largest,
-    load_arrays,
-    read_json,
+    largest_entry,
+    relative,
     relative_above_1,
     require_same_names,
 )
-from electra_tf.config.networks import EncoderConfig
+from benchmarks.parity.model import Batch, FinetuningSet, forward_tensors
 from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune.config import FinetuningConfig, resolve
-from electra_tf.tasks.finetune.kinds import KINDS
-from electra_tf.tasks.finetune.kinds.question_answering import SpanLogits
-from electra_tf.tasks.finetune.kinds.tagging import TaggingTask
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.train.optimizer import reset_optimizer
-from electra_tf.train.step import compile_task, summed_gradients
-from electra_tf.weights.names import finetuned_variables
+from electra_tf.train.step import summed_gradients
 
-MASKED = -500.0  # lower logits and log-probabilities belong to masked positions
-_TEXT = ("input_ids", "input_mask", "segment_ids")
-# Our names of targets and the authors', by the kind of task.
-_TARGETS = {
-    "question_answering": {name: name for name in ("start_positions", "end_positions", "is_impossible")},
-    "tagging": {"label_ids": "labels", "label_weights": "labels_mask", "labeled_positions": "labeled_positions"},
-    "regression": {"targets": "targets"},
-    "classification": {"label_ids": "label_ids"},
-}
+# The README of the golden sets recommends most of these. It measured by how much the authors' own numbers change when
+# the initial weights change by a rounding: up to 8e-6 in the forward pass, 2e-6 in gradients.
+NONE = 0.0
+EXACT = 1e-9  # scores
+FORWARD = 1e-5
+MASKED_LOGITS = 2e-4  # near -1000, where a float32 has steps of 6e-5
+GRADIENTS = 2e-5  # relative to the largest entry of each
+NORMS = 1e-5
+LOSSES = 2e-5  # relative to the larger of 1 and the loss
+RATES = 1e-6  # relative to the peak
+FINAL_VARIABLES = 2e-6
+PROBABILITIES = 1e-7  # in n-best lists; theirs are rounded by a float32 exponential, 2e-8
 
+_MASKED = -500.0  # lower logits and log-probabilities belong to masked positions
+_SMALLEST_GAP = 1e-4  # rounding decides the order of entries that are closer
+_ROWS = 32  # in a batch of the dev set
 _NORMS = ("clip_norm_dense", "clip_norm_as_computed")  # as `norms_of` returns them
 
-Batch = dict[str, tf.Tensor]
-Shapes = Mapping[str, list[int]]
-Trajectory = dict[str, Differences]  # by part
+
+def comparisons(golden: FinetuningSet) -> Iterator[Comparison]:
+    """Compares features, the forward pass, gradients, trainings, outputs and answers, as far as the set has them."""
+    of_features = {"question_answering": squad.feature_differences, "tagging": text.tagging_differences}
+    yield Comparison("features", of_features.get(golden.kind, text.feature_differences)(golden), NONE)
+    forward, masked = forward_differences(golden)
+    yield Comparison("forward", forward, FORWARD)
+    yield Comparison("forward, masked logits", masked, MASKED_LOGITS)
+    gradients, norms = gradient_differences(golden)
+    yield Comparison("gradients", gradients, GRADIENTS)
+    yield Comparison("gradient norms", norms, NORMS)
+    yield Comparison("variables with weight decay", weight_decay_differences(golden), NONE)
+    if golden.has("trajectory_dense_norm.npz"):
+        yield from dense_norm_training(golden)
+    if golden.has("trajectory.npz"):
+        yield from unmerged_norm_training(golden)
+    golden.reset()
+    if golden.has("dev_outputs.npz"):
+        outputs, predictions = dev_differences(golden)
+        yield Comparison("dev outputs", outputs, FORWARD)
+        yield Comparison("dev predictions", predictions, NONE)
+        yield Comparison("dev scores", text.dev_score_differences(golden), EXACT)
+    if golden.has("inference.npz"):
+        beams, masked, entries = inference_differences(golden)
+        yield Comparison("inference", beams, FORWARD)
+        yield Comparison("inference, masked logits", masked, MASKED_LOGITS)
+        yield Comparison("inference, beam entries", entries, NONE)
+        answers, probabilities = squad.answer_differences(golden)
+        yield Comparison("answers and their scores", answers, EXACT)
+        yield Comparison("n-best probabilities", probabilities, PROBABILITIES)
 
 
-class TaggingAtWords(TaggingTask):
-    """Tagging with a loss over words.
-
-    In the authors' code a word without tokens uses a token of the next word, so one token can have two labels.
-    """
-
-    def row_losses(self, batch, forward):
-        return super().row_losses(batch, tf.gather(forward, batch["labeled_positions"], batch_dims=1))
-
-
-class GoldenSet:
-    """The settings, batches and weights of a golden set, and our model of it."""
-
-    def __init__(self, directory: Path):
-        self.directory, self.settings = directory, read_json(directory / "config.json")
-        self.name = self.settings["task"]
-        self.batches = self.arrays("batches.npz")
-        targets = ((kind, f"{self.name}_{next(iter(names.values()))}") for kind, names in _TARGETS.items())
-        self.kind = next(kind for kind, target in targets if target in self.batches)
-        reader = tf.train.load_checkpoint(str(directory / "init.ckpt"))
-        self.weights = {name: reader.get_tensor(name) for name in self.settings["trainable_variables"]}
-
-    def has(self, file: str) -> bool:
-        return (self.directory / file).exists()
-
-    def arrays(self, file: str) -> Arrays:
-        return load_arrays(self.directory / file)
-
-    def build(self) -> FinetuningTask:
-        """A compiled task."""
-        head = {name: list(values.shape) for name, values in self.weights.items() if "task_spec" in name}
-        shapes = {name.split("/", 2)[2]: shape for name, shape in head.items()}
-        config = resolve(
-            self._values(),
-            str(self.directory / "config.json"),
-            name=self.name,
-            task=self._task_settings(shapes),
-            encoder=EncoderConfig(**encoder_settings(self.settings)),
-            init_from=None,
-            num_epochs=1,
-            max_seq_length=self.settings["max_seq_length"],
-            num_rows=1,
-        )
-        task = (TaggingAtWords if self.kind == "tagging" else KINDS[self.kind].model)(config)
-        task.empty_batch = lambda: self.batch(0)
-        task.create_variables()
-        return compile_task(task)
-
-    def load(self, task: FinetuningTask, weights: Mapping[str, np.ndarray]) -> dict[str, tf.Variable]:
-        """Sets a task's weights and resets its optimizer. Returns: its variables by the authors' names."""
-        variables = finetuned_variables(task, self.name)
-        require_same_names(weights, variables, "variables")
-        assert len(variables) == len(task.trainable_variables)
-        for name, variable in variables.items():
-            variable.assign(weights[name])
-        reset_optimizer(task.optimizer)
-        return variables
-
-    def batch(self, index: int) -> dict[str, tf.Tensor]:
-        return self.batch_of({name: values[index] for name, values in self.batches.items()})
-
-    def batch_of(self, arrays: Arrays) -> dict[str, tf.Tensor]:
-        """A batch for the task from arrays [B, ...] with the names of batches.npz. Targets may be missing."""
-        batch = {name: arrays[name] for name in _TEXT}
-        num_rows = len(batch["input_ids"])
-        batch["row_weights"] = np.float32(arrays.get("task_id", np.zeros(num_rows)) == 0)
-        batch["row_index"] = np.arange(num_rows, dtype=np.int32)
-        for ours, theirs in _TARGETS[self.kind].items():
-            if f"{self.name}_{theirs}" in arrays:
-                batch[ours] = arrays[f"{self.name}_{theirs}"]
-        return {name: tf.constant(values) for name, values in batch.items()}
-
-    def _values(self) -> dict:
-        settings, optimizer = self.settings, self.settings["optimizer"]
-        decay = settings["layerwise_lr_decay"]
-        return {
-            "optimizer": {
-                "learning_rate": settings["learning_rate"],
-                "layerwise_decay": decay if decay > 0 else 1.0,
-                "warmup_fraction": settings["warmup_proportion"],
-                "weight_decay_rate": settings["weight_decay_rate"],
-                "clip_norm": settings["clip_global_norm"],
-                **{name: optimizer[name] for name in ("beta_1", "beta_2", "epsilon")},
-                "exclude_from_weight_decay": optimizer["exclude_from_weight_decay_regexes"],
-            },
-            "encoder": {
-                "hidden_dropout": settings["hidden_dropout_prob"],
-                "attention_dropout": settings["attention_probs_dropout_prob"],
-            },
-            "train": {"num_steps": settings["num_train_steps"], "batch_size": settings["batch_size"]},
-        }
-
-    def _task_settings(self, head: Shapes) -> dict:
-        """The settings that follow from the shapes of the head's variables, by the authors' names without the scope."""
-        if self.kind != "question_answering":
-            labels = [] if self.kind == "regression" else [f"{index}" for index in range(head["dense/kernel"][1])]
-            return {"kind": self.kind, "labels": labels, "dropout": 0.0}
-        hidden = [head[name][1] for name in ("qa_hidden/kernel", "dense_2/kernel") if name in head]
-        return {
-            "kind": "question_answering",
-            "version_2": False,  # has no effect on the model
-            "joint_prediction": "qa_hidden/kernel" in head,
-            "answerable_classifier": "dense_2/kernel" in head,
-            "answerable_uses_start_logits": "dense_3/kernel" in head,
-            "answerable_loss_weight": self.settings["answerable_weight"],
-            "beam_size": self.settings["beam_size"],
-            **({"head_size": hidden[0]} if hidden else {}),
-        }
-
-
-def forward_tensors(task: FinetuningTask, batch: dict[str, tf.Tensor]) -> dict[str, np.ndarray]:
-    """The tensors of forward.npz for the real rows of a batch. The loss needs targets in the batch."""
-    encoded, forward = task.encode(batch, INFERENCE), task.forward(batch, INFERENCE)
-    tensors = {"sequence_output": encoded.sequence_output, "pooled_output": encoded.pooled_output}
-    if isinstance(forward, SpanLogits):
-        tensors["start_logits"] = forward.start_logits
-        if "start_positions" in batch:
-            tensors["end_logits"] = task.end_logits(forward, batch["start_positions"][:, tf.newaxis])[:, 0]
-        if forward.answerable_logits is not None:
-            tensors["answerable_logit"] = forward.answerable_logits
-    elif isinstance(task, TaggingTask):
-        tensors["logits"] = tf.gather(forward, batch["labeled_positions"], batch_dims=1)
-    elif task.config.task.kind == "regression":
-        tensors["predictions"] = forward[:, 0]
-    else:
-        tensors["logits"] = forward
-    if set(task.target_tensors) <= set(batch):
-        tensors["loss"] = task.row_losses(batch, forward)
-    real = batch["row_weights"].numpy() > 0
-    return {name: values.numpy()[real] for name, values in tensors.items()}
-
-
-def forward_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Differences, Differences]:
+def forward_differences(golden: FinetuningSet) -> tuple[Differences, Differences]:
     """The differences in all tensors of batch 0, and separately those in logits of masked positions."""
     batch, expected = golden.batch(0), golden.arrays("forward.npz")
-    ours, real = forward_tensors(task, batch), batch["row_weights"].numpy() > 0
-    terms = task.training_terms(batch, INFERENCE)
-    total_loss = relative_above_1(float(terms[golden.kind].value), float(expected.pop("total_loss")))
+    ours, real = forward_tensors(golden.task, batch), batch["row_weights"].numpy() > 0
+    (term,) = golden.task.training_terms(batch, INFERENCE).values()
+    total_loss = relative_above_1(float(term.value), float(expected["total_loss"]))
     rows = {name: expected[name].reshape(len(real), *ours[name].shape[1:])[real] for name in ours}
     differences, masked = compare_tensors(ours, rows)
     return {**differences, "total_loss": total_loss}, masked
@@ -199,36 +94,27 @@ def compare_tensors(ours: Arrays, expected: Arrays) -> tuple[Differences, Differ
             differences[name] = relative_above_1(values, expected[name])
             continue
         difference = np.abs(values.astype(np.float64) - expected[name])
-        is_masked = expected[name] < MASKED
+        is_masked = expected[name] < _MASKED
         differences[name] = largest(difference[~is_masked])
         if is_masked.any():
             masked[name] = largest(difference[is_masked])
     return differences, masked
 
 
-def gradient_differences(golden: GoldenSet, task: FinetuningTask) -> tuple[Differences, Differences]:
-    """The relative differences in the gradients of batch 0, and in their global norms.
-
-    The difference in a gradient is divided by its largest entry. If the gradient is zero in theory, both sides hold
-    rounding noise, so the difference is divided by the largest entry of all gradients.
-    """
-    expected = golden.arrays("gradients.npz")
+def gradient_differences(golden: FinetuningSet) -> tuple[Differences, Differences]:
+    """The relative differences in the gradients of batch 0, and in their global norms."""
+    expected, batch = golden.arrays("gradients.npz"), golden.batch(0)
     norms = {name: float(expected.pop(name)) for name in _NORMS}
-    variables = golden.load(task, golden.weights)
-    require_same_names(expected, variables, "gradients")
-    _, gradients = summed_gradients(task, golden.batch(0), tf.constant(0, tf.int64))
-    ours = dict(zip(_NORMS, norms_of(task, golden.batch(0), gradients), strict=True))
-    by_variable = {id(variable): each.numpy() for variable, each in zip(task.trained_variables, gradients, strict=True)}
-    sizes = {name: float(np.abs(values).max()) for name, values in expected.items()}
-    differences = {}
-    for name, variable in variables.items():
-        is_zero = _is_zero_in_theory(name, task.config) or sizes[name] == 0.0
-        scale = max(sizes.values()) if is_zero else sizes[name]
-        differences[name] = largest(np.abs(by_variable[id(variable)] - expected[name])) / scale
-    return differences, {name: abs(ours[name] / norm - 1.0) for name, norm in norms.items()}
+    _, gradients = summed_gradients(golden.task, batch, tf.constant(0, tf.int64))
+    ours = golden.by_name(gradients)
+    require_same_names(expected, ours, "gradients")
+    our_norms = zip(norms.items(), norms_of(golden.task, batch, gradients), strict=True)
+    return relative(ours, expected, largest_entry), {
+        name: abs(norm / theirs - 1.0) for (name, theirs), norm in our_norms
+    }
 
 
-def norms_of(task: FinetuningTask, batch: dict[str, tf.Tensor], gradients: list[tf.Tensor]) -> tuple[float, float]:
+def norms_of(task: FinetuningTask, batch: Batch, gradients: list[tf.Tensor]) -> tuple[float, float]:
     """The global norm of the gradients, and the norm by which the authors' code clips.
 
     Theirs takes the norm of the word table's gradient before the entries of equal tokens are added up.
@@ -244,91 +130,169 @@ def norms_of(task: FinetuningTask, batch: dict[str, tf.Tensor], gradients: list[
     return math.sqrt(dense), math.sqrt(dense - of_words + squares[-1])
 
 
-def _is_zero_in_theory(name: str, config: FinetuningConfig) -> bool:
-    """Whether a variable adds the same value to all scores of a softmax, which ignores it."""
-    task = config.task
-    if name.endswith("/attention/self/key/bias") or task.kind != "question_answering":
-        return name.endswith("/attention/self/key/bias")
-    if name.startswith("task_specific/"):
-        return name.endswith(("/dense/bias", "/dense_1/bias"))
-    # Without further heads, this value too is added to the scores of all positions.
-    is_of_softmaxes_only = not task.joint_prediction and not task.answerable_classifier
-    return is_of_softmaxes_only and name.endswith(f"/layer_{config.encoder.num_layers - 1}/output/LayerNorm/beta")
+def weight_decay_differences(golden: FinetuningSet) -> Differences:
+    """1 for each variable that only one side decays, else 0."""
+    theirs, task = golden.settings["trainable_variables"], golden.task
+    is_on = task.config.optimizer.weight_decay_rate > 0
+    return {
+        name: float((is_on and task.optimizer.decays(variable)) != theirs[name]["weight_decay"])
+        for name, variable in golden.variables.items()
+    }
 
 
-def dense_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> Trajectory:
-    """Trains with the real step and compares it with trajectory_dense_norm.npz, which is clipped by the same norm.
-
-    Returns: the differences by part: losses, norms, rates and final variables; empty without the file.
-    """
+def dense_norm_training(golden: FinetuningSet) -> Iterator[Comparison]:
+    """Trains with the real step and compares it with trajectory_dense_norm.npz, which is clipped by the same norm."""
+    task, peak = golden.task, golden.settings["learning_rate"]
+    keys = {name: each["lr_key"] for name, each in golden.settings["trainable_variables"].items()}
+    steps = golden.arrays("trajectory_dense_norm.npz")
+    rates: Differences = {}
 
     @tf.function
-    def step(batch):
-        losses = task.row_losses(batch, task.forward(batch, INFERENCE))
-        return losses, task.train_step(batch)
+    def step(batch: Batch):
+        return task.row_losses(batch, task.forward(batch, INFERENCE)), task.train_step(batch)
 
-    def train(batch: Batch) -> tuple:
+    def train(batch: Batch, number: int) -> tuple:
         row_losses, metrics = step(batch)
-        return row_losses, metrics["loss"], (metrics["gradient_norm"],), float(metrics["learning_rate"])
+        by_key = dict(zip(golden.settings["lr_keys"], steps["learning_rates"][number], strict=True))
+        for name, variable in golden.variables.items():
+            rate = float(metrics["learning_rate"]) * task.learning_rate_multiplier(variable)
+            rates[f"{name}/step_{number}"] = abs(rate - float(by_key[keys[name]])) / peak
+        return row_losses, metrics["loss"], (metrics["gradient_norm"],)
 
-    return _trajectory(golden, task, "_dense_norm", train)
+    losses, norms = _train(golden, steps, train)
+    yield Comparison("training: losses", losses, LOSSES)
+    yield Comparison("training: clip norms", norms, NORMS)
+    yield Comparison("training: learning rates", rates, RATES)
+    yield Comparison("training: final variables", _final_differences(golden, "_dense_norm"), FINAL_VARIABLES)
 
 
-def unmerged_norm_trajectory(golden: GoldenSet, task: FinetuningTask) -> Trajectory:
-    """Trains with the authors' clipping, by the second norm of `norms_of`, and compares steps with trajectory.npz.
-
-    Returns: as `dense_norm_trajectory`, without rates, and final norms, relative to the larger of 1 and the norm.
-    """
+def unmerged_norm_training(golden: FinetuningSet) -> Iterator[Comparison]:
+    """Trains with the authors' clipping, by the second norm of `norms_of`, and compares steps with trajectory.npz."""
+    task = golden.task
     clip_norm = task.config.optimizer.clip_norm
 
-    def train(batch: Batch) -> tuple:
+    def train(batch: Batch, _) -> tuple:
         row_losses = task.row_losses(batch, task.forward(batch, INFERENCE))
         terms, gradients = summed_gradients(task, batch, task.optimizer.iterations)
         norms = norms_of(task, batch, gradients)
         factor = tf.constant(clip_norm / max(norms[1], clip_norm), tf.float32)
         task.optimizer.apply(gradients, task.trained_variables, factor, apply_update=tf.constant(True))
         task.optimizer.iterations.assign_add(1)
-        return row_losses, float(terms[golden.kind]) * golden.settings["batch_size"], norms, None
+        return row_losses, float(terms[golden.kind]) * golden.settings["batch_size"], norms
 
-    parts = _trajectory(golden, task, "", train)
-    if parts:
-        parts["final norms"] = {
-            name: relative_above_1(np.linalg.norm(v.numpy().astype(np.float64)), golden.settings["final_norms"][name])
-            for name, v in finetuned_variables(task, golden.name).items()
-        }
-    return parts
+    losses, norms = _train(golden, golden.arrays("trajectory.npz"), train)
+    yield Comparison("training, unmerged norm: losses", losses, LOSSES)
+    yield Comparison("training, unmerged norm: clip norms", norms, NORMS)
+    yield Comparison("training, unmerged norm: final variables", _final_differences(golden, ""), FINAL_VARIABLES)
+    final_norms = {
+        name: relative_above_1(
+            np.linalg.norm(variable.numpy().astype(np.float64)), golden.settings["final_norms"][name]
+        )
+        for name, variable in golden.variables.items()
+    }
+    yield Comparison("training, unmerged norm: final norms", final_norms, FINAL_VARIABLES)
 
 
-def _trajectory(golden: GoldenSet, task: FinetuningTask, suffix: str, train: Callable[[Batch], tuple]) -> Trajectory:
-    """Compares a training. `train` returns the rows' losses, the loss, the first of `_NORMS`, and the rate or None."""
-    if not golden.has(f"trajectory{suffix}.npz"):
-        return {}
-    expected, variables = golden.arrays(f"trajectory{suffix}.npz"), golden.load(task, golden.weights)
-    keys = {name: each["lr_key"] for name, each in golden.settings["trainable_variables"].items()}
-    losses, norms, rates = {}, {}, {}
+def _train(
+    golden: FinetuningSet, expected: Arrays, train: Callable[[Batch, int], tuple]
+) -> tuple[Differences, Differences]:
+    """The differences of losses and norms of a training.
+
+    Args:
+        train: takes a batch and the number of the step; returns the rows' losses, the loss, and the first of `_NORMS`.
+    """
+    golden.reset()
+    losses, norms = {}, {}
     for number, index in enumerate(expected["batch"]):
         of_step, batch = {name: values[number] for name, values in expected.items()}, golden.batch(int(index))
         real = batch["row_weights"].numpy() > 0
-        row_losses, loss, of_gradients, rate = train(batch)
+        row_losses, loss, of_gradients = train(batch, number)
         losses[f"loss/step_{number}"] = relative_above_1(row_losses.numpy()[real], of_step["per_example_loss"][real])
         losses[f"total_loss/step_{number}"] = relative_above_1(float(loss), of_step["total_loss"])
         for name, norm in zip(_NORMS, of_gradients, strict=False):
             norms[f"{name}/step_{number}"] = abs(float(norm) / float(of_step[name]) - 1.0)
-        if rate is None:
-            continue
-        by_key = dict(zip(golden.settings["lr_keys"], of_step["learning_rates"], strict=True))
-        for name, variable in variables.items():
-            difference = abs(rate * task.learning_rate_multiplier(variable) - float(by_key[keys[name]]))
-            rates[f"{name}/step_{number}"] = difference / golden.settings["learning_rate"]
+    return losses, norms
+
+
+def _final_differences(golden: FinetuningSet, suffix: str) -> Differences:
     file = f"final_variables{suffix}.npz"
     final = golden.arrays(file) if golden.has(file) else {}
-    of_variables = {name: largest(np.abs(variables[name].numpy() - values)) for name, values in final.items()}
-    return {"losses": losses, "clip norms": norms, "learning rates": rates, "final variables": of_variables}
+    return {name: largest_entry(golden.variables[name].numpy() - values) for name, values in final.items()}
 
 
-def weight_decay_differences(golden: GoldenSet, task: FinetuningTask) -> Differences:
-    """1 for each variable that only one side decays, else 0."""
-    theirs = golden.settings["trainable_variables"]
-    is_on = task.config.optimizer.weight_decay_rate > 0
-    ours = {name: is_on and task.optimizer.decays(v) for name, v in finetuned_variables(task, golden.name).items()}
-    return {name: float(decays != theirs[name]["weight_decay"]) for name, decays in ours.items()}
+def dev_differences(golden: FinetuningSet) -> tuple[Differences, Differences]:
+    """Compares losses, logits and predictions for the dev set.
+
+    Returns: the differences of losses and logits, and the number of predictions that differ: choices whose expected
+        logit is clearly less than the largest.
+    """
+    expected = golden.arrays("dev_outputs.npz")
+    targets = {name: expected[name] for name in ("label_ids", "targets", "labels", "labels_mask") if name in expected}
+    ours = forward_tensors(golden.task, golden.dev_batch(expected["eid"], targets))
+    differences, _ = compare_tensors({name: values for name, values in ours.items() if name in expected}, expected)
+    if golden.kind == "regression":
+        return differences, {}
+    logits, choices = expected["logits"], ours["logits"].argmax(axis=-1)[..., np.newaxis]
+    behind = logits.max(axis=-1) - np.take_along_axis(logits, choices, axis=-1)[..., 0]
+    return differences, {"predictions": float(np.sum(behind > _SMALLEST_GAP))}
+
+
+def inference_differences(golden: FinetuningSet) -> tuple[Differences, Differences, Differences]:
+    """`beam_differences` of the windows of the dev set."""
+    expected, parts = golden.arrays("inference.npz"), []
+    batch = golden.dev_batch(expected["eid"], {})
+    for start in range(0, len(expected["eid"]), _ROWS):
+        part = {name: values[start : start + _ROWS] for name, values in batch.items()}
+        forward = golden.task.forward(part, INFERENCE)
+        outputs = golden.task.outputs(part, forward) | {"start_logits": forward.start_logits}
+        if "answerable_logits" in outputs:
+            outputs["answerable_logit"] = outputs.pop("answerable_logits")
+        parts.append(outputs)
+    return beam_differences({name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, expected)
+
+
+def beam_differences(ours: Arrays, expected: Arrays) -> tuple[Differences, Differences, Differences]:
+    """Compares logits, log-probabilities and beams.
+
+    Not compared, because they depend on rounding: log-probabilities of masked positions, and beam entries with equally
+    probable neighbours. The ends of a start are compared wherever the start is in the beam.
+
+    Returns: the differences of logits and log-probabilities, those of masked logits, and the numbers of beam entries
+        that differ.
+    """
+    logits = {name: values for name, values in ours.items() if "_top_" not in name}
+    differences, masked = compare_tensors(logits, expected)
+    if "start_top_index" not in expected:
+        return differences, masked, {}
+    starts, ends = expected["start_top_index"], expected["end_top_index"]
+    log_probs, end_difference, differing_ends = expected["start_top_log_probs"], 0.0, 0.0
+    for row, slot in zip(*np.nonzero(log_probs > _MASKED), strict=True):
+        (at,) = np.nonzero(ours["start_top_index"][row] == starts[row, slot])
+        if len(at) == 0:
+            continue  # counted below, unless it is as probable as the first start outside the beam
+        mine = {name: ours[f"end_top_{name}"][row, at[0]] for name in ("log_probs", "index")}
+        theirs = expected["end_top_log_probs"][row, slot]
+        end_difference = max(end_difference, _log_prob_difference(mine["log_probs"], theirs))
+        differing_ends += _differing_entries(mine["index"], ends[row, slot], theirs)
+    differing_starts = _differing_entries(ours["start_top_index"], starts, log_probs)
+    differences["start_top_log_probs"] = _log_prob_difference(ours["start_top_log_probs"], log_probs)
+    differences["end_top_log_probs"] = end_difference
+    return differences, masked, {"start_top_index": differing_starts, "end_top_index": differing_ends}
+
+
+def _log_prob_difference(ours: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference at positions that are not masked; infinite if only one side masks a position."""
+    if np.any((ours > _MASKED) != (expected > _MASKED)):
+        return np.inf
+    return float(np.max(np.abs(ours - expected), where=expected > _MASKED, initial=0.0))
+
+
+def _differing_entries(ours: np.ndarray, expected: np.ndarray, log_probs: np.ndarray) -> float:
+    """The number of beam entries [..., K] that differ, except those with a neighbour of about the same probability.
+
+    `log_probs` are those of `expected`, in falling order. The last entry is not compared: its neighbour is unknown.
+    """
+    steps = log_probs[..., :-1] - log_probs[..., 1:] > _SMALLEST_GAP
+    last = np.zeros_like(steps[..., :1])
+    is_clear = np.concatenate([~last, steps], axis=-1) & np.concatenate([steps, last], axis=-1)
+    return float(np.sum((ours != expected) & is_clear & (log_probs > _MASKED)))

@@ -1,17 +1,17 @@
 """Our model of a golden set of pre-training, and its differences from what the authors' code computed."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.parity.golden import Arrays, Comparison, Differences, encoder_settings, load_arrays, require_same_names
-from electra_tf.models.layers import ForwardContext
+from benchmarks.parity.golden import Arrays, Comparison, Differences, GoldenSet, relative, require_same_names
+from electra_tf.models.layers import INFERENCE
+from electra_tf.ops.reference import REFERENCE
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, summed_gradients
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.warm_start import initialize_from
 
@@ -20,34 +20,41 @@ FORWARD = 1e-5  # absolute, any entry of any tensor
 GRADIENTS = 1e-5  # relative to each gradient's own norm
 LOSSES = 2e-6  # relative, any loss of any step
 WEIGHTS = 1e-5  # relative to each variable's own norm
-# A gradient that is zero in theory holds only rounding noise. Differences are divided by at least this share of the
-# global norm.
-_SMALLEST_NORM_SHARE = 1e-6
-_TRAJECTORY_NAMES = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "loss": "total_loss"}
-_GREEDY = ForwardContext(training=False)
+_RATES = 1e-6  # relative to the peak
+_OF_TRAINING = {"masked_lm": "mlm_loss", "replaced_token": "disc_loss", "loss": "total_loss"}
 # The authors' graph of the masked-LM baseline computes these too, but does not use them.
 _UNUSED_BY_BERT = ("sampled_ids", "corrupted_input_ids", "is_replaced")
 
 
-def comparisons(directory: Path, settings: dict) -> Iterator[Comparison]:
-    """Compares the forward pass, every gradient, and a training with the real step.
+def comparisons(golden: GoldenSet) -> Iterator[Comparison]:
+    """Compares the forward pass, every gradient, and a training with the real step, as far as the set has them."""
+    objective, batches = build(golden), golden.arrays("batches.npz")
+    if golden.has("forward.npz"):
+        yield Comparison("forward", forward_differences(objective, batches, golden.arrays("forward.npz")), FORWARD)
+    if golden.has("gradients.npz"):
+        yield Comparison(
+            "gradients", gradient_differences(objective, batches, golden.arrays("gradients.npz")), GRADIENTS
+        )
+    yield Comparison("training: losses", loss_differences(objective, batches, golden.arrays("trajectory.npz")), LOSSES)
+    if golden.has("final_variables.npz"):
+        expected, variables = golden.arrays("final_variables.npz"), named_variables(objective)
+        expected.pop("global_step", None)
+        require_same_names(expected, variables, "final variables")
+        yield Comparison("training: final weights", relative(variables, expected, np.linalg.norm), WEIGHTS)
 
-    Args:
-        settings: the set's config.json.
-    """
-    objective, batches = build(settings, str(directory / "init.ckpt")), load_arrays(directory / "batches.npz")
-    yield Comparison("forward", forward_differences(objective, batches, directory), FORWARD)
-    yield Comparison("gradients", gradient_differences(objective, batches, directory), GRADIENTS)
-    losses, weights = trajectory_differences(objective, batches, directory)
-    yield Comparison("training: losses", losses, LOSSES)
-    yield Comparison("training: final weights", weights, WEIGHTS)
+
+def build(golden: GoldenSet) -> Objective:
+    """The compiled objective with the golden set's initial weights."""
+    objective = compile_task(build_objective(config_of(golden)))
+    initialize_from(objective, golden.directory / "init.ckpt")
+    return objective
 
 
-def config_of(settings: dict) -> PretrainingConfig:
+def config_of(golden: GoldenSet) -> PretrainingConfig:
     """Our configuration with the settings of a golden set's config.json."""
-    optimizer = settings["optimizer"]
+    settings = golden.settings
     values = {
-        "encoder": encoder_settings(settings),
+        "encoder": golden.encoder_settings,
         "objective": _electra(settings)
         if settings["electra_objective"]
         else {"name": "bert_mlm", "masked_lm_loss_weight": settings["gen_weight"]},
@@ -55,12 +62,11 @@ def config_of(settings: dict) -> PretrainingConfig:
         "data": {"max_seq_length": settings["max_seq_length"]},
         "optimizer": {
             "name": "adamw",
-            "learning_rate": settings["learning_rate"],
             "warmup_steps": settings["num_warmup_steps"],
             "decay_power": settings["lr_decay_power"],
-            **{name: optimizer[name] for name in ("weight_decay_rate", "beta_1", "beta_2", "epsilon")},
-            "clip_norm": optimizer["clip_global_norm"],
-            "exclude_from_weight_decay": optimizer["exclude_from_weight_decay_regexes"],
+            "weight_decay_rate": settings["optimizer"]["weight_decay_rate"],
+            "clip_norm": settings["optimizer"]["clip_global_norm"],
+            **golden.optimizer_settings,
         },
         "train": {"num_steps": settings["num_train_steps"], "batch_size": settings["batch_size"]},
     }
@@ -86,24 +92,16 @@ def _electra(settings: dict) -> dict:
     }
 
 
-def build(settings: dict, checkpoint: str) -> Objective:
-    """The compiled objective with the golden set's initial weights."""
-    objective = compile_task(build_objective(config_of(settings)))
-    initialize_from(objective, checkpoint)
-    return objective
-
-
-def _batch(batches: Arrays, step: int) -> dict[str, tf.Tensor]:
+def batch_of(batches: Arrays, step: int) -> dict[str, tf.Tensor]:
     batch = {name: tf.constant(values[step]) for name, values in batches.items()}
     # Golden batches do not record which tokens are [MASK], so metrics over [MASK] have no weight.
     nothing = tf.zeros_like(batch["masked_lm_weights"])
     return {**batch, "mask_token_weights": nothing, "unigram_losses": nothing}
 
 
-def forward_differences(objective: Objective, batches: Arrays, directory: Path) -> Differences:
+def forward_differences(objective: Objective, batches: Arrays, expected: Arrays) -> Differences:
     """The largest absolute difference in each tensor of the forward pass on batch 0."""
-    expected = load_arrays(directory / "forward.npz")
-    computed = tf.function(_forward_tensors)(objective, _batch(batches, 0))
+    computed = tf.function(forward_tensors)(objective, batch_of(batches, 0))
     if objective.config.objective.name == "bert_mlm":
         expected = {name: value for name, value in expected.items() if name not in _UNUSED_BY_BERT}
     require_same_names(expected, computed, "tensors")
@@ -116,11 +114,13 @@ def forward_differences(objective: Objective, batches: Arrays, directory: Path) 
     return differences
 
 
-def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """The tensors of forward.npz."""
     is_electra = objective.config.objective.name == "electra"
-    forward = objective.forward(batch, _GREEDY)
+    forward = objective.forward(batch, INFERENCE)
     generated = forward.generated if is_electra else forward
-    losses = _losses(objective, batch)
+    ratios = objective.as_ratios(batch, objective.training_terms(batch, INFERENCE))
+    losses = {name: ratios[name].total / ratios[name].weight for name in objective.loss_weights}
     tensors = {
         **_encoder_tensors("generator", generated.encoder_output),
         "mlm_logits": generated.logits,
@@ -147,11 +147,6 @@ def _forward_tensors(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[
     }
 
 
-def _losses(objective: Objective, batch: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    ratios = objective.as_ratios(batch, objective.training_terms(batch, _GREEDY))
-    return {name: ratios[name].total / ratios[name].weight for name in objective.loss_weights}
-
-
 def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
     return {
         f"{prefix}_embedding_output": output.embedding_output,
@@ -161,62 +156,35 @@ def _encoder_tensors(prefix: str, output) -> dict[str, tf.Tensor]:
     }
 
 
-def gradient_differences(objective: Objective, batches: Arrays, directory: Path) -> Differences:
-    """|ours - golden| / |golden| of each variable's gradient on batch 0, in Euclidean norms.
+def gradient_differences(objective: Objective, batches: Arrays, expected: Arrays) -> Differences:
+    """The relative differences of gradients on batch 0, in Euclidean norms, and that of the global norm."""
+    global_norm, ours = float(expected.pop("global_norm")), gradients(objective, batches)
+    require_same_names(expected, ours, "gradients")
+    our_norm = float(tf.linalg.global_norm(list(ours.values())))
+    return {**relative(ours, expected, np.linalg.norm), "global_norm": abs(our_norm / global_norm - 1.0)}
 
-    The bias of the attention keys adds the same value to all scores of a query, so its gradient is zero in theory and
-    both sides hold rounding noise. Its difference is divided by the norm of the query bias's gradient.
+
+def gradients(objective: Objective, batches: Arrays) -> Arrays:
+    """The gradients of batch 0, by the authors' names."""
+    step = tf.constant(0, tf.int64)
+    compute = tf.function(lambda batch: summed_gradients(objective, batch, step, REFERENCE))
+    _, of_variables = compute(batch_of(batches, 0))
+    by_variable = dict(zip(map(id, objective.trained_variables), of_variables, strict=True))
+    return {name: by_variable[id(variable)].numpy() for name, variable in named_variables(objective).items()}
+
+
+def loss_differences(objective: Objective, batches: Arrays, expected: Arrays) -> Differences:
+    """Trains on the golden batches with the real training step. Returns: relative differences of losses.
+
+    A learning rate that differs counts as an infinite difference.
     """
-    expected = load_arrays(directory / "gradients.npz")
-    variables = named_variables(objective)
-    computed = tf.function(_gradients)(
-        objective, {name: each.value for name, each in variables.items()}, _batch(batches, 0)
-    )
-    global_norm = float(expected.pop("global_norm"))
-    require_same_names(expected, variables, "gradients")
-    ours = float(tf.linalg.global_norm(list(computed.values())))
-    differences = {"global_norm": abs(ours - global_norm) / global_norm}
-    for name, golden in expected.items():
-        scale = expected[name.replace("/key/bias", "/query/bias")]
-        smallest = _SMALLEST_NORM_SHARE * global_norm
-        differences[name] = _relative(golden, computed[name].numpy(), _norm(scale), smallest)
-    return differences
-
-
-def _gradients(objective: Objective, variables: dict[str, tf.Variable], batch) -> dict[str, tf.Tensor]:
-    with tf.GradientTape() as tape:
-        losses = _losses(objective, batch)
-        loss = tf.add_n([weight * losses[name] for name, weight in objective.loss_weights.items()])
-    gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return {name: tf.convert_to_tensor(gradient) for name, gradient in gradients.items()}
-
-
-def trajectory_differences(objective: Objective, batches: Arrays, directory: Path) -> tuple[Differences, Differences]:
-    """Trains on the golden batches with the real training step. Returns: relative differences of losses and weights."""
-    expected = load_arrays(directory / "trajectory.npz")
     train_step = tf.function(objective.train_step)
-    losses: Differences = {}
-    for step in range(len(expected["step"])):
-        metrics = {name: float(value) for name, value in train_step(_batch(batches, step)).items()}
-        for ours, golden in _TRAJECTORY_NAMES.items():
+    differences: Differences = {}
+    for step, rate in enumerate(expected["learning_rate"]):
+        metrics = {name: float(value) for name, value in train_step(batch_of(batches, step)).items()}
+        for ours, golden in _OF_TRAINING.items():
             if golden in expected:
-                reference = float(expected[golden][step])
-                losses[f"{golden}/step_{step}"] = abs(metrics[ours] - reference) / abs(reference)
-        rate = float(expected["learning_rate"][step])
-        if abs(metrics["learning_rate"] - rate) > 1e-6 * objective.config.optimizer.learning_rate:
-            losses[f"learning_rate/step_{step}"] = float("inf")
-    final, variables = load_arrays(directory / "final_variables.npz"), named_variables(objective)
-    final.pop("global_step", None)
-    require_same_names(final, variables, "final variables")
-    return losses, {
-        name: _relative(final[name], variable.numpy(), _norm(final[name]), _SMALLEST_NORM_SHARE)
-        for name, variable in variables.items()
-    }
-
-
-def _norm(values: np.ndarray) -> float:
-    return float(np.linalg.norm(values.astype(np.float64)))
-
-
-def _relative(golden: np.ndarray, ours: np.ndarray, scale: float, smallest_scale: float) -> float:
-    return _norm(golden.astype(np.float64) - ours.astype(np.float64)) / max(scale, smallest_scale)
+                differences[f"{golden}/step_{step}"] = abs(metrics[ours] / float(expected[golden][step]) - 1.0)
+        if abs(metrics["learning_rate"] - rate) > _RATES * objective.config.optimizer.learning_rate:
+            differences[f"learning_rate/step_{step}"] = float("inf")
+    return differences

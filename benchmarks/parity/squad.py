@@ -1,46 +1,39 @@
 """Compares features, answers and scores of SQuAD with those of the authors' code.
 
-A directory is a golden set: config.json, features.jsonl.xz, ...; vocab.txt and inputs/ are beside it. Differences are
-numbers of entries that differ, or largest absolute differences.
+Differences are numbers of entries that differ, or largest absolute differences.
 """
 
 import functools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 from official.nlp.data.squad_lib import get_final_text
 
-from benchmarks.parity.golden import Arrays, Differences, load_arrays, read_json, read_lines
+from benchmarks.parity.golden import Arrays, Differences, GoldenSet
+from benchmarks.parity.text import tokenizer_of
 from electra_tf.tasks.finetune.kinds.answers import PredictedAnswer, predicted_answers
 from electra_tf.tasks.finetune.kinds.squad import Question, read_squad, squad_v1_scores, squad_v2_scores
 from electra_tf.tasks.finetune.kinds.squad_features import SquadWindows, squad_windows, training_windows
-from electra_tf.text.vocabulary import CONTINUATION_PREFIX, Vocabulary
+from electra_tf.text.vocabulary import CONTINUATION_PREFIX
 from electra_tf.text.wordpiece import BertTokenizer
 
-_WINDOW_SETTINGS = ("max_seq_length", "doc_stride", "max_query_length")
 _realign = functools.partial(get_final_text, do_lower_case=True)  # BERT's function, which the authors have copied
 
 
-def feature_differences(directory: Path) -> Differences:
+def feature_differences(golden: GoldenSet) -> Differences:
     """Counts rows that differ from features.jsonl.xz, and rows and questions that only one side has."""
-    config, lines = read_json(directory / "config.json"), read_lines(directory / "features.jsonl.xz")
-    tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"))
-    lengths = {name: config[name] for name in _WINDOW_SETTINGS}
-    differences = {}
+    tokenizer, lengths, differences = tokenizer_of(golden), _lengths(golden), {}
     for split in ("train", "dev"):
-        expected = [line for line in lines if line["split"] == split]
-        questions = read_squad(directory.parent / "inputs" / f"{config['task']}_{split}.json")
+        expected, questions = golden.features(split), _questions(golden, split)
         if split == "train":
             # Ours keeps answers with a no-break space, which theirs drops.
             questions = [each for each in questions if not any("\u00a0" in answer.text for answer in each.answers[:1])]
             windows, dropped = training_windows(questions, tokenizer, **lengths)
             kept = {line["qas_id"] for line in expected}
-            dropped_by_them = {question.id for question in questions} - kept
-            differences["train/dropped"] = len(set(dropped) ^ dropped_by_them)
+            differences["train/dropped"] = len(set(dropped) ^ {each.id for each in questions if each.id not in kept})
         else:
             windows = squad_windows(questions, tokenizer, **lengths)
         num_rows = windows.features.num_rows
@@ -50,34 +43,57 @@ def feature_differences(directory: Path) -> Differences:
     return differences
 
 
-def answer_differences(directory: Path) -> Differences:
+def answer_differences(golden: GoldenSet) -> tuple[Differences, Differences]:
     """Compares answers, n-best lists, null odds and scores for the model's outputs and for invented outputs.
 
     Texts are cut from the context by the authors' rule, not by ours, so they must be equal.
+
+    Returns: the differences of all but the probabilities in n-best lists, and of these.
     """
-    differences, config = {}, read_json(directory / "config.json")
-    tokenizer = BertTokenizer(Vocabulary.load(directory.parent / "vocab.txt"))
-    questions = read_squad(directory.parent / "inputs" / f"{config['task']}_dev.json")
-    windows = squad_windows(questions, tokenizer, **{name: config[name] for name in _WINDOW_SETTINGS})
-    for kind, outputs in (("model", "inference.npz"), ("planted", "planted_raw.npz")):
-        golden = read_json(directory / f"postprocess_{kind}.json.xz")
-        answers = _answers(config, windows, load_arrays(directory / outputs), realigned_texts(tokenizer))
-        for name, value in _compare_answers(golden, windows.questions, answers, config).items():
-            differences[f"{kind}/{name}"] = value
-    return differences
+    differences, of_probabilities, settings = {}, {}, golden.settings
+    tokenizer, version_2 = tokenizer_of(golden), settings["task"] == "squad"
+    windows = squad_windows(_questions(golden, "dev"), tokenizer, **_lengths(golden))
+    for source, file in (("model", "inference.npz"), ("planted", "planted_raw.npz")):
+        expected, outputs = golden.json(f"postprocess_{source}.json.xz"), golden.arrays(file)
+        answers = predicted_answers(
+            windows,
+            _outputs(settings, outputs),
+            version_2=version_2,
+            texts_of=realigned_texts(tokenizer),
+            **{name: settings[name] for name in ("max_answer_length", "n_best_size")},
+        )
+        scores, probabilities = _span_differences(expected, answers)
+        for name, value in {
+            **_differing_answers(expected, answers),
+            "nbest_scores": scores,
+            "metrics": _metric_difference(expected, windows.questions, answers, settings),
+        }.items():
+            differences[f"{source}/{name}"] = value
+        if version_2:
+            odds = {answer.id: answer.null_odds for answer in answers}
+            gaps = (abs(odds[key] - value) for key, value in expected["null_odds"].items())
+            differences[f"{source}/null_odds"] = max(gaps)
+        of_probabilities[f"{source}/nbest_probabilities"] = probabilities
+    return differences, of_probabilities
 
 
-def _answers(config: dict, windows: SquadWindows, outputs: Arrays, texts_of: Callable) -> list[PredictedAnswer]:
-    """Our answers from outputs by their golden names, with the settings of a golden set."""
-    by_name = dict(outputs)
-    answerable_logits = by_name.pop("answerable_logit", None)
-    if config["answerable_classifier"]:  # else zeros in the authors' graph
-        by_name["answerable_logits"] = answerable_logits
-    if not config["joint_prediction"]:
+def _lengths(golden: GoldenSet) -> dict[str, int]:
+    return {name: golden.settings[name] for name in ("max_seq_length", "doc_stride", "max_query_length")}
+
+
+def _questions(golden: GoldenSet, split: str) -> list[Question]:
+    return read_squad(golden.input_file(f"{golden.settings['task']}_{split}.json"))
+
+
+def _outputs(settings: dict, outputs: Arrays) -> Arrays:
+    """Outputs by our names, as far as our answers depend on them."""
+    answerable_logits = outputs.pop("answerable_logit", None)
+    if settings["answerable_classifier"]:  # else zeros in the authors' graph
+        outputs["answerable_logits"] = answerable_logits
+    if not settings["joint_prediction"]:
         for name in ("start_logits", "end_logits"):
-            by_name[name] = _only_best(by_name[name], config["n_best_size"])
-    settings = {name: config[name] for name in ("max_answer_length", "n_best_size")}
-    return predicted_answers(windows, by_name, version_2=config["task"] == "squad", texts_of=texts_of, **settings)
+            outputs[name] = _only_best(outputs[name], settings["n_best_size"])
+    return outputs
 
 
 def realigned_texts(tokenizer: BertTokenizer) -> Callable[..., tf.Tensor]:
@@ -143,38 +159,42 @@ def _expected_row(line: dict) -> dict:
     return {"id": line["qas_id"], **same, "words": line["token_to_orig_map"], "targets": targets}
 
 
-def _compare_answers(
-    golden: dict, questions: Sequence[Question], answers: Sequence[PredictedAnswer], config: dict
-) -> Differences:
-    predictions = {answer.id: answer.text or "empty" for answer in answers}  # the authors' word for no span
-    lengths = {answer.id: max(1, len(answer.spans)) for answer in answers}
-    texts = {answer.id: [span.text for span in answer.spans[:3]] or ["empty"] for answer in answers}
-    their_texts = {key: [span["text"] for span in spans] for key, spans in golden["nbest"].items()}
-    differences = {
-        "differing_predictions": _count(predictions, golden["preds"]),
-        "nbest_scores": 0.0,
-        "nbest_probabilities": 0.0,
-        "differing_nbest_lengths": _count(lengths, golden["nbest_length"]),
-        "differing_nbest_texts": _count(texts, their_texts),
+def _differing_answers(expected: dict, answers: Sequence[PredictedAnswer]) -> Differences:
+    """The numbers of questions whose answer, number of spans, or first three spans differ."""
+    ours = {
+        "preds": {answer.id: answer.text or "empty" for answer in answers},  # the authors' word for no span
+        "nbest_length": {answer.id: max(1, len(answer.spans)) for answer in answers},
+        "nbest": {answer.id: [span.text for span in answer.spans[:3]] or ["empty"] for answer in answers},
     }
+    theirs = {**expected, "nbest": {key: [span["text"] for span in spans] for key, spans in expected["nbest"].items()}}
+    return {
+        name: sum(values.get(key) != theirs[name].get(key) for key in values.keys() | theirs[name].keys())
+        for name, values in ours.items()
+    }
+
+
+def _span_differences(expected: dict, answers: Sequence[PredictedAnswer]) -> tuple[float, float]:
+    """The largest differences of scores and of probabilities in n-best lists."""
+    scores = probabilities = 0.0
     for answer in answers:
-        for span, other in zip(answer.spans, golden["nbest"][answer.id], strict=False):
-            scores = (span.start_score - other["start_logit"], span.end_score - other["end_logit"])
-            differences["nbest_scores"] = max(differences["nbest_scores"], *map(abs, scores))
-            difference = abs(span.probability - other["probability"])
-            differences["nbest_probabilities"] = max(differences["nbest_probabilities"], difference)
-    if config["task"] == "squad":
+        for span, other in zip(answer.spans, expected["nbest"][answer.id], strict=False):
+            of_span = (span.start_score - other["start_logit"], span.end_score - other["end_logit"])
+            scores = max(scores, *map(abs, of_span))
+            probabilities = max(probabilities, abs(span.probability - other["probability"]))
+    return scores, probabilities
+
+
+def _metric_difference(
+    expected: dict, questions: Sequence[Question], answers: Sequence[PredictedAnswer], settings: dict
+) -> float:
+    """The largest difference of the official scripts' metrics."""
+    predictions = {answer.id: answer.text or "empty" for answer in answers}
+    if settings["task"] == "squad":
         odds = {answer.id: answer.null_odds for answer in answers}
-        differences["null_odds"] = max(abs(odds[key] - value) for key, value in golden["null_odds"].items())
         # The script's threshold is 1.0, the set's another; the best scores do not depend on it.
-        shifted = {key: 1.0 + (value > config["qa_na_threshold"]) for key, value in odds.items()}
+        shifted = {key: 1.0 + (value > settings["qa_na_threshold"]) for key, value in odds.items()}
         metrics, best = (squad_v2_scores(questions, predictions, each) for each in (shifted, odds))
         metrics |= {name: value for name, value in best.items() if name.startswith("best_")}
     else:
         metrics = squad_v1_scores(questions, predictions)
-    return {**differences, "metrics": max(abs(metrics[key] - value) for key, value in golden["metrics"].items())}
-
-
-def _count(ours: dict, theirs: dict) -> int:
-    """The number of keys whose values differ."""
-    return sum(ours.get(key) != theirs.get(key) for key in ours.keys() | theirs.keys())
+    return max(abs(metrics[key] - value) for key, value in expected["metrics"].items())

@@ -34,11 +34,11 @@ from benchmarks.harness import (
     print_table,
     processes_of,
     ratio,
+    run,
     running,
     take_turns,
 )
 from benchmarks.processor import print_processor
-from benchmarks.programs import run
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
@@ -149,12 +149,6 @@ def measure_calls(flags: argparse.Namespace, processes: Mapping[str, Process]) -
     return {case: {name: [turn[i] for turn in turns[name]] for name in turns} for i, case in enumerate(cases)}
 
 
-def percentile(rounds: Rounds, percent: int) -> float:
-    """The smallest time that at least `percent` % of all calls do not exceed."""
-    seconds = sorted(chain.from_iterable(rounds))
-    return seconds[-(-len(seconds) * percent // 100) - 1]
-
-
 def judge_calls(results: Results) -> list[Verdict]:
     """The verdicts on latency (one text) and throughput (several)."""
     verdicts = []
@@ -172,14 +166,14 @@ def latency_limits(tokens: int) -> tuple[Limit, ...]:
 
 def _print_results(results: Results) -> None:
     first = next(iter(next(iter(results.values()))))
-    headings = ["texts", "tokens", "", "p50, ms", "p99, ms", "texts/s", f"its time / {first}'s"]
+    headings = ["texts", "tokens", "", "p50, ms", "texts/s", f"its time / {first}'s"]
     rows = []
     for (size, tokens), by_name in results.items():
         medians = {name: list(map(statistics.median, rounds)) for name, rounds in by_name.items()}
         for name, rounds in by_name.items():
-            p50, p99 = percentile(rounds, 50), percentile(rounds, 99)
-            times = [f"{1e3 * p50:.2f}", f"{1e3 * p99:.2f}", f"{size / p50:.1f}"]
-            rows.append([str(size), str(tokens), name, *times, f"{ratio(medians[name], medians[first]):.2f}"])
+            p50 = statistics.median(chain.from_iterable(rounds))
+            times = [f"{1e3 * p50:.2f}", f"{size / p50:.1f}", f"{ratio(medians[name], medians[first]):.2f}"]
+            rows.append([str(size), str(tokens), name, *times])
     print_table("Calls", headings, rows)
 
 

@@ -88,14 +88,13 @@ def _print_results(
     batch_size: int, seconds: dict[str, list[float]], starts: Starts, turns: dict, processes: Mapping[str, Process]
 ) -> None:
     headings = ["", "seconds a step", "examples/s", "others", "start, s", "peak, GiB", "loss of step 1"]
-    headings += ["= masked-LM", "+ 50 x replaced-token"]
     rows = []
     for name, of_rounds in seconds.items():
         others = statistics.median(turn["others"] for turn in turns[name])
         peak = max(turn["peak_bytes"] for turn in turns[name]) / 2**30
         cells = [name, shown(of_rounds), f"{batch_size / statistics.median(of_rounds):.1f}", f"{others:.0%}"]
-        losses = (processes[name].first["losses"][key] for key in ("loss", "masked_lm", "replaced_token"))
-        rows.append([*cells, f"{starts[name]:.1f}", f"{peak:.2f}", *(f"{loss:.4f}" for loss in losses)])
+        loss = processes[name].first["losses"]["loss"]
+        rows.append([*cells, f"{starts[name]:.1f}", f"{peak:.2f}", f"{loss:.4f}"])
     print_table("Steps", headings, rows)
 
 

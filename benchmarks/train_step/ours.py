@@ -6,6 +6,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_batch
+from benchmarks.train_step.worker import answer_steps
+from benchmarks.worker import Commands
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.models.layers import seed_initial_values
@@ -75,3 +77,9 @@ class OurStep:
         batch = self._batches[self._num_steps_run % NUM_BATCHES]
         self._num_steps_run += 1
         return {name: float(value) for name, value in self._step(batch).items()}
+
+
+def answer_all(options: dict, commands: Commands) -> None:
+    """Answers the commands of `benchmarks.train_step.worker`."""
+    overrides = [*options["overrides"], *options["settings"]]
+    answer_steps(commands, OurStep(options["config"], overrides, options["num_threads"]).run)

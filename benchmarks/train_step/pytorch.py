@@ -13,6 +13,10 @@ import torch
 from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
+from benchmarks.train_step.batches import NUM_BATCHES, BatchShape, synthetic_batch
+from benchmarks.train_step.worker import answer_steps
+from benchmarks.worker import Commands
+
 _WEIGHT_DECAY, _CLIP_NORM, _REPLACED_TOKEN_WEIGHT, _BETAS = 0.01, 1.0, 50.0, (0.9, 0.999)
 _SMALLEST_UNIFORM = 1e-9  # keeps the logarithms finite
 _NOT_DECAYED = ("LayerNorm", "layer_norm", "bias")
@@ -109,6 +113,13 @@ class PyTorchStep:
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         return {"loss": loss.detach(), "masked_lm": masked_lm.detach(), "replaced_token": replaced_token.detach()}
+
+
+def answer_all(options: dict, commands: Commands) -> None:
+    """Answers the commands of `benchmarks.train_step.worker`."""
+    torch.set_num_threads(options["num_threads"])
+    batches = [synthetic_batch(BatchShape(**options["shape"]), seed) for seed in range(NUM_BATCHES)]
+    answer_steps(commands, PyTorchStep(batches, **options["networks"], **options["settings"]).run)
 
 
 def network_config(entries: dict) -> ElectraConfig:

@@ -3,7 +3,7 @@
     python -m benchmarks.builder --input=text:corpus.txt --vocab_file=vocab.txt --work_dir=/tmp/bench
 
 Each contender is a program, which is timed from its start to the finished shards, in turns with the others. Give at
-least 300 MB of text, because start-ups dominate with less. The peer (benchmarks.builder.peer) uses all cores, so run
+least 300 MB of text, because start-ups dominate with less. The peer (benchmarks.builder_peer) uses all cores, so run
 this on as many cores as our builder has processes, with `taskset` if needed. Memory is the PSS of the whole process
 tree, which divides a page among all programs that map it, so no other program may use TensorFlow meanwhile. --wikipedia
 also times raw dumps, in MB of XML per second: give at least 100 MB. Prints tables and PASS or FAIL for each limit, and
@@ -16,9 +16,12 @@ import glob
 import json
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -32,19 +35,20 @@ from benchmarks.harness import (
     conclude,
     print_table,
     ratio,
+    run,
     shown,
     take_turns,
 )
 from benchmarks.processor import print_processor
-from benchmarks.programs import SAMPLING_SECONDS, peak_memory_of, run
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 
 ONE_PROCESS, TWO_PROCESSES = "ours, 1 process", "ours, 2 processes"
-OURS, PEER = ("build_pretraining_dataset.py",), ("-m", "benchmarks.builder.peer")
+OURS, PEER = ("build_pretraining_dataset.py",), ("-m", "benchmarks.builder_peer")
 RUST_THREADS, RUST_PROCESSES = "hugging_face, threads", "hugging_face, 2 processes"
 
 NUM_PROCESSES = 2
+_SAMPLING_SECONDS = 0.05
 # The lowest figures of docs/notes/performance.md for 300 MB of text, less 5 %.
 ONE_PROCESS_TOKENS = 1.35e6  # a second, start-up included
 TWO_OVER_ONE = 1.75
@@ -85,12 +89,10 @@ class Bench(NamedTuple):
 
 
 def head_of(source: Path, num_bytes: int, target: Path) -> Path:
-    """Writes the head of a text file, up to the last blank line in its first `num_bytes`."""
+    """Writes the whole documents in the first `num_bytes` of a text file."""
     with open(source, "rb") as file:
         head = file.read(num_bytes)
-        is_cut = bool(file.read(1))
-    end = head.rfind(b"\n\n") if is_cut else -1
-    target.write_bytes(head[: end + 2] if end >= 0 else head)
+        target.write_bytes(head.rpartition(b"\n\n")[0] if file.read(1) else head)
     return target
 
 
@@ -115,6 +117,31 @@ def measure_speed(bench: Bench, text: Path, flags: argparse.Namespace) -> list[V
     ]
 
 
+def peak_memory_of(command: Sequence[str]) -> int:
+    """The highest proportional set size of a program's process tree in bytes, sampled every 50 ms.
+
+    A page that n processes share counts 1/n for each. Raises: UserError: if the program fails.
+    """
+    import psutil
+
+    highest = 0
+
+    def watch(process: subprocess.Popen) -> None:
+        nonlocal highest
+        with suppress(psutil.NoSuchProcess):  # it ended between two samples
+            root = psutil.Process(process.pid)
+            while process.poll() is None:
+                pss = 0
+                for each in (root, *root.children(recursive=True)):
+                    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # denied while a process ends
+                        pss += each.memory_full_info().pss
+                highest = max(highest, pss)
+                time.sleep(_SAMPLING_SECONDS)
+
+    run(command, watch=watch)
+    return highest
+
+
 def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Verdict]:
     """Measures the peak memory of builds from heads of the text."""
     peaks = {}
@@ -122,7 +149,7 @@ def measure_memory(bench: Bench, text: Path, megabytes: list[float]) -> list[Ver
         head = head_of(text, int(size * 1e6), bench.directory / "head.txt")
         peaks[head.stat().st_size / 1e6] = peak_memory_of(bench.command(OURS, f"text:{head}", NUM_PROCESSES))
         shutil.rmtree(bench.directory / "data_set")
-    title = f"Peak memory, {NUM_PROCESSES} processes, sampled every {SAMPLING_SECONDS * 1000:.0f} ms"
+    title = f"Peak memory, {NUM_PROCESSES} processes, sampled every {_SAMPLING_SECONDS * 1000:.0f} ms"
     rows = [[f"{size:,.1f}", f"{peak / 2**20:,.0f}"] for size, peak in peaks.items()]
     print_table(title, ["MB of text", "PSS, MiB"], rows)
     growth = peaks[max(peaks)] / peaks[min(peaks)]
