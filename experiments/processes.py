@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -60,25 +60,12 @@ def run_all(
         before: called with each process before it starts.        after: called with each process that succeeded.
     Returns: the reasons of failures by the processes' names.
     """
-    failures, started = {}, time.monotonic()
+    failures, started, num_ended = {}, time.monotonic(), 0
+    running: dict[int, tuple[ProcessT, subprocess.Popen]] = {}  # by the number of the share
+    terminated: list[bool] = []
     waiting = [process for process in processes if not process.is_done()]
-    print(f"{len(waiting)} processes to run", file=sys.stderr, flush=True)
-    for number, (process, status) in enumerate(_run(list(waiting), shares, before), start=1):
-        if status:
-            failures[process.name] = _failure(process, status)
-        else:
-            after(process)
-        ending = f"failed: {failures[process.name]}" if status else "done"
-        seconds = time.monotonic() - started
-        print(f"{number}/{len(waiting)} after {seconds:,.0f} s: {process.name} {ending}", file=sys.stderr, flush=True)
-    return failures
-
-
-def _run(
-    waiting: list[ProcessT], shares: Sequence[list[int]], before: Callable[[ProcessT], None]
-) -> Iterator[tuple[ProcessT, int]]:
-    """Yields: each process when it ends, and its exit status."""
-    running, terminated = {}, []
+    num_waiting = len(waiting)
+    print(f"{num_waiting} processes to run", file=sys.stderr, flush=True)
     previous = signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
     try:
         while True:
@@ -88,7 +75,7 @@ def _run(
                     before(process)
                     running[share] = (process, start(process, shares[share]))
             if not running:
-                return
+                return failures
             while not (
                 terminated or (ended := [share for share, (_, popen) in running.items() if popen.poll() is not None])
             ):
@@ -96,7 +83,14 @@ def _run(
             if terminated:
                 raise SystemExit(128 + signal.SIGTERM)
             for process, popen in map(running.pop, ended):
-                yield process, popen.returncode
+                if popen.returncode:
+                    failures[process.name] = _failure(process, popen.returncode)
+                else:
+                    after(process)
+                num_ended += 1
+                ending = f"failed: {failures[process.name]}" if popen.returncode else "done"
+                so_far = f"{num_ended}/{num_waiting} after {time.monotonic() - started:,.0f} s"
+                print(f"{so_far}: {process.name} {ending}", file=sys.stderr, flush=True)
     finally:  # Ctrl-C reaches the processes too, SIGTERM does not; after both they save a checkpoint
         for _, popen in running.values() if terminated else ():
             popen.terminate()

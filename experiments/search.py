@@ -23,26 +23,15 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from electra_tf.cli.flags import add_config_flag, add_objective_module_flag, add_set_flag, flag_parser
 from electra_tf.cli.process import run_command
 from electra_tf.config.errors import UserError
 from experiments.processes import core_shares, run_all
 
-if TYPE_CHECKING:
-    from experiments.pretraining import PretrainingRun
-
 # `--set` wins over these.
 _KEEP_LITTLE = ("train.keep_checkpoints=1", "train.milestone_fractions=[]")
 _FLAGS_OF_SETTINGS = {"train.seed": "--seeds", "train.num_steps": "--flops_budget"}
-
-
-class SearchRun(NamedTuple):
-    """One run of a search, and the values that vary: `learning_rate=1e-4,num_layers=3`."""
-
-    combination: str
-    run: "PretrainingRun"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,13 +62,13 @@ def _flags() -> ArgumentParser:
 def _search(arguments: Namespace) -> bool:
     """Returns: whether all runs have finished."""
     shares, runs = core_shares(arguments.jobs), plan(arguments)
-    failures = run_all([planned.run.process() for planned in runs], shares)
-    print(results_markdown(runs, failures, arguments.sort), flush=True)
+    failures = run_all([run.process() for run in runs], shares)
+    print(results_markdown([run.directory for run in runs], failures, arguments.sort), flush=True)
     return not failures
 
 
-def plan(arguments: Namespace) -> list[SearchRun]:
-    """All runs, seed by seed, so that the runs of one seed can be compared if the search ends early.
+def plan(arguments: Namespace) -> list:
+    """Every `PretrainingRun`, seed by seed, so that the runs of one seed can be compared if the search ends early.
 
     Raises: UserError: if a flag or a setting of a run is invalid, or no data set fits a run.
     """
@@ -123,7 +112,7 @@ def name_of(keys: Sequence[str], values: Sequence[str]) -> str:
 
 def _planned(
     arguments: Namespace, keys: Sequence[str], values: Sequence[str], seed: int, data_sets: dict[tuple[int, int], str]
-) -> SearchRun:
+):
     from electra_tf.cli.configuration import config_of
     from electra_tf.tasks.pretrain.stages import plan_stages
     from experiments.pretraining import PretrainingRun, flops, length_overrides, steps_within
@@ -148,7 +137,7 @@ def _planned(
         (f"--objective_module={arguments.objective_module}",) if arguments.objective_module else (),
     )
     run.require_same_run()
-    return SearchRun(combination, run)
+    return run
 
 
 def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
@@ -165,20 +154,22 @@ def _data_sets(data_dirs: Sequence[str]) -> dict[tuple[int, int], str]:
     return data_sets
 
 
-def results_markdown(runs: Sequence[SearchRun], failures: Mapping[str, str], sort: str | None) -> str:
+def results_markdown(directories: Sequence[Path], failures: Mapping[str, str], sort: str | None) -> str:
     """The table with a row for each combination, and the list of failed runs.
 
     Args:
-        failures: reasons by the run's name.        sort: a held-out metric; None: keep the order of the runs.
+        directories: of the runs, COMBINATION-seedN.        failures: reasons by the run's name.
+        sort: a held-out metric; None: keep the order of the runs.
     Raises: UserError: if no run has that metric.
     """
     from electra_tf.reports.runs import RunGroup, read_run
     from electra_tf.reports.tables import chosen_metrics, runs_table
 
     finished: dict[str, list] = {}
-    for combination, run in runs:
-        if run.directory.name not in failures:
-            finished.setdefault(combination, []).append(read_run(run.directory))
+    for directory in directories:
+        if directory.name not in failures:
+            combination, _, _ = directory.name.rpartition("-seed")
+            finished.setdefault(combination, []).append(read_run(directory))
     groups, table = [RunGroup(combination, tuple(members)) for combination, members in finished.items()], ""
     if groups:
         metrics = chosen_metrics(groups)

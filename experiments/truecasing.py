@@ -17,18 +17,15 @@ except the first word, have a capital.
 
 A fifth of the documents are the dev split. Of each document at most 400 sentences are used, and at most 12,000 for
 training and 3,000 for dev. All choices are drawn from the seed of the data set and the text of each document, so the
-same data set and files give the same bytes. PROBE/truecasing.json holds the counts.
+same data set and files give the same bytes. PROBE/truecasing.json holds the numbers of documents and sentences.
 """
 
-import itertools
 import json
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from operator import attrgetter
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,9 +57,8 @@ class Word(NamedTuple):
 
 
 class HeldOutDocument(NamedTuple):
-    """A held-out document: the format of its file in --input, its random numbers, and all sentences with a word."""
+    """A held-out document: its random numbers, and all sentences with a word."""
 
-    format: str
     source: Random
     sentences: list[list[Word]]
 
@@ -92,14 +88,16 @@ def write_probe(data_dir: str, inputs: Sequence[str], output_dir: str) -> None:
         raise UserError(f"--output_dir={output_dir} is not empty; give a new directory")
     documents = divided(held_out_documents(manifest, find_files(inputs)))
     sentences = {split: chosen(documents[split], MAX_SENTENCES[split]) for split in documents}
-    note = {split: counted(documents[split], sentences[split]) for split in documents}
+    counts = {
+        split: {"num_documents": len(documents[split]), "num_sentences": len(sentences[split])} for split in documents
+    }
     make_directory(output_dir)
     for split, of_split in sentences.items():
         rows = ({"words": [word.text for word in words], "tags": tags_of(words)} for words in of_split)
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         write_atomically(os.path.join(output_dir, f"{split}.jsonl"), content.encode())
     settings = {"seed": manifest.seed, "held_out_fraction": manifest.held_out_fraction}
-    text = json.dumps({**settings, **note}, indent=1) + "\n"
+    text = json.dumps({**settings, **counts}, indent=1) + "\n"
     write_atomically(os.path.join(output_dir, NOTE_FILE), text.encode())
     print(text, end="")
 
@@ -117,18 +115,17 @@ def held_out_documents(manifest: Manifest, files: Sequence[SourceFile]) -> list[
     tokenizer = BasicTokenizer(manifest.text_settings)
     segmenter = SentenceSegmenter(manifest.sentences, manifest.language)
     num_read, documents, num_copies = 0, {}, 0
-    for name, group in itertools.groupby(files, key=attrgetter("format")):
-        units = plan_units(group, _UNIT_BYTES, manifest)
-        for read, counts in (batch for unit in units for batch in read_batches(unit, manifest)):
-            num_read += counts.num_documents_read
-            for document in read:
-                digest = document_hash(manifest.seed, document.lines)
-                if not is_held_out(digest, manifest.held_out_fraction):
-                    continue
-                # The builder leaves out documents without a token.
-                if sentences := words_of(segmenter.sentences(document), tokenizer):
-                    num_copies += digest in documents
-                    documents[digest] = HeldOutDocument(name, random_source(digest), sentences)
+    units = plan_units(files, _UNIT_BYTES, manifest)
+    for read, counts in (batch for unit in units for batch in read_batches(unit, manifest)):
+        num_read += counts.num_documents_read
+        for document in read:
+            digest = document_hash(manifest.seed, document.lines)
+            if not is_held_out(digest, manifest.held_out_fraction):
+                continue
+            # The builder leaves out documents without a token.
+            if sentences := words_of(segmenter.sentences(document), tokenizer):
+                num_copies += digest in documents
+                documents[digest] = HeldOutDocument(random_source(digest), sentences)
     num_held_out = len(documents) + (not manifest.drop_duplicates) * num_copies
     expected = (manifest.counts.num_documents_read, manifest.splits[HELD_OUT_SPLIT].num_documents)
     if (num_read, num_held_out) != expected:
@@ -180,19 +177,6 @@ def chosen(documents: Sequence[HeldOutDocument], max_sentences: int) -> list[lis
         usable = [(document.source.random(), sentence) for sentence in document.sentences if is_usable(sentence)]
         drawn += sorted(usable)[:MAX_DOCUMENT_SENTENCES]
     return [sentence for _, sentence in sorted(drawn)[:max_sentences]]
-
-
-def counted(documents: Sequence[HeldOutDocument], sentences: Sequence[Sequence[Word]]) -> dict[str, Any]:
-    """The counts of a split for the note. `capital_fraction` is the share of words with the tag B-CAPITAL."""
-    tags = Counter(tag for sentence in sentences for tag in tags_of(sentence))
-    return {
-        "num_documents": dict(Counter(document.format for document in documents)),
-        "num_sentences_read": sum(len(document.sentences) for document in documents),
-        "num_sentences_usable": sum(is_usable(sentence) for document in documents for sentence in document.sentences),
-        "num_sentences": len(sentences),
-        "num_words": tags.total(),
-        "capital_fraction": round(tags[CAPITAL] / max(1, tags.total()), 4),
-    }
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ each task. The registrations are in docs/notes/replication.md and replication_re
 """
 
 import json
-import re
 import statistics
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -48,26 +47,18 @@ class Rung(NamedTuple):
 def read_rungs(task: str) -> list[Rung]:
     """The rungs with at least two scored pre-trainings of each arm."""
     rungs = []
+    # SQuAD's official script gives percentages, the others fractions.
+    scale = 1.0 if task.startswith("squad") else 100.0
     for file in RECORDS.glob("ladder_[0-9]*.jsonl"):
         by_arm: dict[str, list[float]] = {arm: [] for arm in ARMS}
         flops = 0.0
         for record in map(json.loads, file.read_text().splitlines()):
-            for result in _last_results(record, task):
-                # SQuAD's official script gives percentages, the others fractions.
-                scale = 1.0 if task.startswith("squad") else 100.0
+            for result in (each["results"][-1] for each in record["finetuned"] if each["task"] == task):
                 by_arm[record["notes"]["arm"]].append(scale * result["median"])
                 flops = result["hardware_flops"]
         if min(map(len, by_arm.values())) > 1:
-            steps = int(re.sub(r"\D", "", file.stem))
-            rungs.append(Rung(steps, flops, (by_arm[ARMS[0]], by_arm[ARMS[1]])))
+            rungs.append(Rung(int(file.stem.removeprefix("ladder_")), flops, (by_arm[ARMS[0]], by_arm[ARMS[1]])))
     return sorted(rungs)
-
-
-def _last_results(record: dict[str, Any], task: str) -> list[dict[str, Any]]:
-    """The scores of a run's last step in a task: one entry, or none before its fine-tuning."""
-    last_step = record["config"]["train"]["num_steps"]
-    results = (result for each in record["finetuned"] if each["task"] == task for result in each["results"])
-    return [result for result in results if result["step"] == last_step]
 
 
 def slope(rungs: list[Rung]) -> tuple[float, float, float]:

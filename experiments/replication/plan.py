@@ -11,7 +11,6 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from electra_tf.config.errors import UserError
 from electra_tf.files import read_json
@@ -92,13 +91,13 @@ class PlannedRun:
         else:
             yield from map(self._finetuning, TASKS)
 
-    def finetuned_directory(self, task: str, step: int) -> Path:
-        return self.directory / "finetuned" / task / f"step_{step}"
+    def finetuned_directory(self, task: str) -> Path:
+        return self.directory / "finetuned" / task / f"step_{self.num_steps}"
 
     def _finetuning(self, task: str) -> RunProcess:
         """The process that fine-tunes the encoder of the last step."""
         prefix = checkpoint_prefix(RunDirectory(self.directory).milestones, self.num_steps)
-        directory, seeds = self.finetuned_directory(task, self.num_steps), range(NUM_FINETUNING_SEEDS)
+        directory, seeds = self.finetuned_directory(task), range(NUM_FINETUNING_SEEDS)
         flags = [f"--data_dir={self.arguments.glue_dir}", f"--task={task}"]
         if task == PROBE:
             files = [self.arguments.probe_dir / f"{split}.jsonl" for split in ("train", "dev")]
@@ -142,8 +141,7 @@ def equal_flops_steps(budget_steps: int) -> dict[str, int]:
 
 def has_seeds(directory: Path, seeds: Sequence[int]) -> bool:
     """Whether a directory of fine-tuning has the scores of all these seeds."""
-    summary: dict[str, Any] = read_json(directory / SUMMARY)
-    return set(seeds) <= {result["seed"] for result in summary.get("seeds", ())}
+    return set(seeds) <= {result["seed"] for result in read_json(directory / SUMMARY).get("seeds", ())}
 
 
 def _config_file(arm: str) -> Path:

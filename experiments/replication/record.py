@@ -13,18 +13,16 @@ from typing import Any
 import tensorflow as tf
 
 import electra_tf
-from electra_tf.files import names_in, read_json, write_atomically
+from electra_tf.files import read_json, write_atomically
 from electra_tf.flops.budget import RunCost
 from electra_tf.reports.runs import read_run
 from electra_tf.tasks.finetune.summary import SUMMARY, milestone_scores, seed_scores
 from electra_tf.train.run_directory import RunDirectory
 from experiments.processes import PROJECT
+from experiments.replication.arms import TASKS
 from experiments.replication.plan import PlannedRun
 
-MAX_REPORTS = 40
 _DIGITS = 6
-# Entries of training reports that follow from the step and the configuration, or depend on the machine.
-_LEFT_OUT = ("split", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "peak_flops")
 
 
 def note_start(run: PlannedRun) -> None:
@@ -45,32 +43,20 @@ def write_run_record(run: PlannedRun, file: Path) -> None:
     Measured numbers are rounded to 6 digits, keys and lines are sorted.
     """
     results = read_run(run.directory)
-    reports = RunDirectory(run.directory).reports("train")
-    seconds, steps_before = 0.0, 0
-    for report in reports:
-        examples = results.cost.spent(report["step"]).examples - results.cost.spent(steps_before).examples
-        seconds, steps_before = seconds + examples / report["examples_per_second"], report["step"]
-    every = -(-len(reports) // MAX_REPORTS)
-    notes: dict[str, Any] = {
-        "arm": run.arm,
-        "seed": run.seed,
-        "training": [
-            {name: value for name, value in report.items() if name not in _LEFT_OUT}
-            for report in reports[::-1][::every][::-1]
-        ],
-        "started": read_json(run.start_file),
-        "training_seconds": seconds,
-        "tokens_per_second": results.cost.spent(steps_before).token_slots / seconds,
-    }
-    finetuned = [_finetuned(run, task) for task in sorted(names_in(str(run.directory / "finetuned")))]
+    seconds, examples_before = 0.0, 0
+    for report in RunDirectory(run.directory).reports("train"):
+        examples = results.cost.spent(report["step"]).examples
+        seconds += (examples - examples_before) / report["examples_per_second"]
+        examples_before = examples
+    started = read_json(run.start_file)
     content = {
         "name": run.name,
         "config": results.config.model_dump(mode="json"),
         "data": results.data,
         "init_from": results.init_from,
         "held_out": _rounded(results.metrics),
-        "finetuned": _rounded([each for each in finetuned if each["results"]]),
-        "notes": _rounded(notes),
+        "finetuned": _rounded(_finetuned(run)),
+        "notes": _rounded({"arm": run.arm, "seed": run.seed, "started": started, "training_seconds": seconds}),
     }
     recorded = file.read_text(encoding="utf-8").splitlines() if file.exists() else ()
     contents = {each["name"]: each for each in map(json.loads, recorded)} | {run.name: content}
@@ -78,15 +64,19 @@ def write_run_record(run: PlannedRun, file: Path) -> None:
     write_atomically(str(file), "".join(lines).encode())
 
 
-def _finetuned(run: PlannedRun, task: str) -> dict:
-    """The scores of a task at all steps with finished fine-tuning, and the name of the metric."""
-    steps = [int(name.removeprefix("step_")) for name in names_in(str(run.directory / "finetuned" / task))]
-    summaries = {step: read_json(run.finetuned_directory(task, step) / SUMMARY) for step in sorted(steps)}
-    summaries = {step: summary for step, summary in summaries.items() if summary}
-    scores = {step: seed_scores(summary) for step, summary in summaries.items()}
-    metrics = [summary["primary_metric"] for summary in summaries.values()]
-    rows = milestone_scores(scores, RunCost(run.config))
-    return {"task": task, "metric": metrics[0] if metrics else None, "results": rows}
+def _finetuned(run: PlannedRun) -> list[dict]:
+    """The scores of each task whose fine-tuning has finished, and the name of its metric."""
+    summaries = {task: read_json(run.finetuned_directory(task) / SUMMARY) for task in sorted(TASKS)}
+    cost = RunCost(run.config)
+    return [
+        {
+            "task": task,
+            "metric": summary["primary_metric"],
+            "results": milestone_scores({run.num_steps: seed_scores(summary)}, cost),
+        }
+        for task, summary in summaries.items()
+        if summary
+    ]
 
 
 def _rounded(value: Any) -> Any:

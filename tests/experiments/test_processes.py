@@ -41,6 +41,11 @@ def test_a_done_process_is_not_started_and_one_that_is_not_ready_lets_others_pas
     assert ended == ["first", "second"]
 
 
+def test_simultaneous_processes_have_equal_shares_of_the_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {7, 1, 4, 6, 9})
+    assert processes.core_shares(2) == [[1, 4], [6, 7]]
+
+
 def test_sigterm_ends_the_processes_too(job, monkeypatch):
     own, start, started = signal.getsignal(signal.SIGTERM), processes.start, []
 

@@ -1,6 +1,7 @@
-"""The replication: its plan, skipped and failed processes, and the records of its runs."""
+"""The replication: its plan, skipped and failed processes, the records of its runs, and the ladder's numbers."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -8,13 +9,14 @@ import pytest
 from electra_tf import __version__
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.flops.budget import RunCost
-from electra_tf.reports.runs import RunResults, scores_by_step
-from electra_tf.tasks.pretrain.config import parse_config
 from experiments import processes
+from experiments.processes import PROJECT
 from experiments.replication import __main__ as replication
 from experiments.replication import plan
+from experiments.replication.ladder import Rung, read_rungs, report, slope
+from tests.markdown import cells
 
-SEEDS = (3, 5)
+TASKS = ("truecasing", "stsb", "squad_v1")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,7 @@ def replicate(arms, monkeypatch, tmp_path):
         names.clear()
         paths = ["--data_dir=a", "--data_dir=b", f"--glue_dir={tmp_path}", f"--probe_dir={probe}"]
         paths.append(f"--output_dir={tmp_path}")
-        run.status = replication.main([*paths, "--budget_steps=64", "--seeds", *map(str, SEEDS), *flags])
+        run.status = replication.main([*paths, "--budget_steps=64", "--seeds", "3", "5", *flags])
         return list(names)
 
     monkeypatch.setattr(processes, "start", start)
@@ -69,25 +71,16 @@ def replicate(arms, monkeypatch, tmp_path):
 
 
 def write_run(run: plan.PlannedRun) -> None:
-    """The files of a trained run: 50 reports of half a second each, and an evaluation."""
+    """The files of a trained run: a report of half a second for each step, and an evaluation."""
     run.directory.mkdir(parents=True)
     (run.directory / "config.yaml").write_text(config_to_yaml(run.config), encoding="utf-8")
-    cost, reports = RunCost(run.config), []
-    for step in range(max(1, run.num_steps - 49), run.num_steps + 1):
-        examples = cost.spent(step).examples - (cost.spent(step - 1).examples if reports else 0)
-        reports.append({"step": step, "split": "train", "loss": 2.0, "examples_per_second": 2.0 * examples})
+    cost, reports, before = RunCost(run.config), [], 0
+    for step in range(1, run.num_steps + 1):
+        examples = cost.spent(step).examples
+        reports.append({"step": step, "split": "train", "examples_per_second": 2.0 * (examples - before)})
+        before = examples
     reports.append({"step": run.num_steps, "split": "held_out", "mask_token_loss": 1.0 / 3.0, "unigram_loss": 6.5})
     (run.directory / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in reports))
-
-
-def record(output_dir: plan.Path, name: str) -> RunResults:
-    """The results in the record of a run."""
-    lines = map(json.loads, (output_dir / "records.jsonl").read_text().splitlines())
-    content = next(each for each in lines if each["name"] == name)
-    metrics = {int(step): values for step, values in content["held_out"].items()}
-    scores = {each["task"]: scores_by_step(each["results"]) for each in content["finetuned"]}
-    config = parse_config(content["config"], name)
-    return RunResults(name, config, metrics, content["data"], content["init_from"], scores)
 
 
 def write_scores(process: plan.RunProcess) -> None:
@@ -103,32 +96,15 @@ def write_scores(process: plan.RunProcess) -> None:
 
 def test_bert_gets_as_many_steps_as_electras_flops_pay_for():
     assert plan.equal_flops_steps(90000) == {"ladder_electra": 90000, "ladder_bert_mlm": 98420}  # as registered
-    steps = plan.equal_flops_steps(64)
-
-    def spent(arm: str, num_steps: int) -> float:
-        arguments = SimpleNamespace(output_dir=plan.Path("runs"), data_dirs=[])
-        return RunCost(plan.PlannedRun(arm, 0, num_steps, arguments).config).spent(num_steps).flops("hardware")
-
-    length = steps["ladder_bert_mlm"]
-    budget = spent("ladder_electra", 64)
-    assert spent("ladder_bert_mlm", length) <= budget < spent("ladder_bert_mlm", length + 1)
 
 
-def test_runs_are_scored_after_all_training(replicate):
-    names = replicate("--seeds", "3")
-    bert_steps = plan.equal_flops_steps(64)["ladder_bert_mlm"]
-    steps = {"ladder_electra-seed3": 64, "ladder_bert_mlm-seed3": bert_steps}
-    expected = [f"{run}.train" for run in steps]
-    expected += [f"{run}.{task}.{last}" for run, last in steps.items() for task in ("truecasing", "stsb", "squad_v1")]
-    assert names == expected
-    assert replicate.status == 0
-
-
-def test_finished_processes_are_skipped_and_others_are_repeated(replicate, tmp_path):
-    assert len(replicate()) == 2 * 2 * 4
-    assert replicate() == []
-    (tmp_path / "ladder_electra-seed3" / "finetuned" / "stsb" / "step_64" / "summary.json").unlink()
-    (tmp_path / "ladder_electra-seed3" / "finetuned" / "stsb" / "step_64").rmdir()
+def test_runs_are_scored_after_all_training_and_what_is_done_is_skipped(replicate, tmp_path):
+    last = plan.equal_flops_steps(64)
+    runs = {f"{arm}-seed{seed}": last[arm] for seed in (3, 5) for arm in last}
+    scores = [f"{run}.{task}.{step}" for run, step in runs.items() for task in TASKS]
+    assert replicate() == [*(f"{run}.train" for run in runs), *scores]
+    assert replicate.status == 0 and replicate() == []
+    shutil.rmtree(tmp_path / "ladder_electra-seed3" / "finetuned" / "stsb" / "step_64")
     assert replicate() == ["ladder_electra-seed3.stsb.64"]
 
 
@@ -136,36 +112,48 @@ def test_a_failed_run_is_not_scored_and_the_others_are(replicate, capsys):
     replicate.failing.add("ladder_electra-seed3.train")
     names = replicate()
     assert [name for name in names if name.startswith("ladder_electra-seed3")] == ["ladder_electra-seed3.train"]
-    assert len(names) == 1 + 3 * 4
-    assert replicate.status == 1
+    assert len(names) == 1 + 3 * 4 and replicate.status == 1
     printed = capsys.readouterr().err
     assert "ladder_electra-seed3.train failed: status 1, the loss is not finite\n" in printed
-    not_done = printed.partition("\nnot done")[2]
-    assert not_done.count("ladder_electra-seed3.") == 4
+    assert printed.partition("\nnot done")[2].count("ladder_electra-seed3.") == 4
 
 
 def test_a_record_has_all_results_of_a_run(replicate, tmp_path):
     replicate("--only", "ladder_bert_mlm", "--seeds", "5")
-    steps = plan.equal_flops_steps(64)["ladder_bert_mlm"]
-    run, file = record(tmp_path, "ladder_bert_mlm-seed5"), tmp_path / "records.jsonl"
-    assert (run.config.train.seed, run.config.train.num_steps) == (5, steps)
-    assert run.metrics == {steps: {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}  # rounded
-    assert run.scores["truecasing"] == {steps: (0.0, 0.1, 0.2)}
-    notes = json.loads(file.read_text())["notes"]
-    assert notes["started"]["versions"]["electra_tf"] == __version__
-    assert notes["training_seconds"] == pytest.approx(0.5 * 49 + 0.5, abs=1e-6)
-    assert [report["step"] for report in notes["training"]] == list(range(steps - 48, steps + 1, 2))
-    assert str(tmp_path) not in file.read_text() and len(file.read_bytes()) < 60_000
+    text, steps = (tmp_path / "records.jsonl").read_text(), plan.equal_flops_steps(64)["ladder_bert_mlm"]
+    record = json.loads(text)
+    assert record["name"] == "ladder_bert_mlm-seed5" and str(tmp_path) not in text
+    assert (record["config"]["train"]["seed"], record["config"]["train"]["num_steps"]) == (5, steps)
+    assert record["held_out"] == {str(steps): {"mask_token_loss": 0.333333, "unigram_loss": 6.5}}  # rounded
+    assert {each["task"]: each["metric"] for each in record["finetuned"]} == dict.fromkeys(TASKS, "accuracy")
+    (result,) = record["finetuned"][0]["results"]
+    assert (result["step"], result["median"], result["scores"]) == (steps, 0.1, {"0": 0.0, "1": 0.1, "2": 0.2})
+    assert record["notes"]["started"]["versions"]["electra_tf"] == __version__
+    assert record["notes"]["training_seconds"] == pytest.approx(0.5 * steps)
 
 
 @pytest.mark.parametrize(
     ("flags", "expected"),
-    [
-        (["--probe_dir={}"], "train.jsonl"),
-        (["--budget_steps=0"], "--budget_steps=0: expected 64 or more"),
-    ],
+    [(["--probe_dir={}"], "train.jsonl"), (["--budget_steps=0"], "--budget_steps=0: expected 64 or more")],
 )
 def test_a_mistake_is_found_before_training(replicate, tmp_path, capsys, flags, expected):
     assert replicate(*(flag.format(tmp_path) for flag in flags)) == []
     assert replicate.status == 2
     assert expected in capsys.readouterr().err
+
+
+def test_the_ladders_page_has_the_rows_of_the_records(capsys):
+    report(None)
+    rows = cells(capsys.readouterr().out.split("stsb")[0])[1:]
+    assert len(rows) == len(read_rungs("truecasing")) >= 3
+    page = [row[:6] for row in cells((PROJECT / "docs/notes/replication.md").read_text())]
+    assert all(row in page for row in rows)
+
+
+def test_the_slope_is_the_change_of_the_gap_per_tenfold_flops():
+    # Gaps of 1 and 4 points a hundredfold apart; the runs of an arm differ by 2 in each rung.
+    rungs = [Rung(10, 1e3, ([5.0, 7.0], [4.0, 6.0])), Rung(90, 1e5, ([9.0, 11.0], [5.0, 7.0]))]
+    value, low, high = slope(rungs)
+    assert value == pytest.approx(1.5)
+    # Residuals of 1 in 8 runs and 4 coefficients: s = sqrt(2), its error sqrt(2) / sqrt(2), t of 4 at 95 % 2.776.
+    assert (high - low) / 2 == pytest.approx(2.776, abs=1e-3)

@@ -1,7 +1,7 @@
 """The search: its grid, its checks before the first run, skipped runs, its table, and two real runs."""
 
 import json
-import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,9 +12,6 @@ from electra_tf.data.manifest import Manifest
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from experiments import processes, search
-from experiments.pretraining import PretrainingRun
-from experiments.processes import Process
-from experiments.search import SearchRun, name_of, results_markdown, values_of
 from tests.markdown import cells
 
 RATES = "optimizer.learning_rate=1e-4,0.02"
@@ -43,23 +40,22 @@ def command(toy, tmp_path):
 
 @pytest.fixture
 def started(monkeypatch, toy):
-    """The names of started runs. Their processes only write results; at a learning rate of 9 they fail."""
-    names = []
+    """The started processes. They only write results; at a learning rate of 9 they fail."""
+    all_started = []
 
-    def start(process: Process, cores) -> SimpleNamespace:
-        names.append(process.name)
+    def start(process: processes.Process, cores) -> SimpleNamespace:
+        all_started.append(process)
         process.log_file.parent.mkdir(parents=True, exist_ok=True)
         if "--set=optimizer.learning_rate=9" in process.command:
             process.log_file.write_text("step 2\ntraining stopped: step 3: the loss is not finite; lower the rate\n")
             return SimpleNamespace(poll=lambda: 1, returncode=1)
         overrides = [flag.removeprefix("--set=") for flag in process.command if flag.startswith("--set=")]
         config = load_config(toy.directory / "tiny.yaml", overrides)
-        process.log_file.touch()
         write_run(process.log_file.with_suffix(""), config, replaced_token_loss=0.25)
         return SimpleNamespace(poll=lambda: 0, returncode=0)
 
     monkeypatch.setattr(processes, "start", start)
-    return names
+    return all_started
 
 
 def write_run(directory: Path, config: PretrainingConfig, **metrics: float) -> None:
@@ -75,58 +71,46 @@ def write_run(directory: Path, config: PretrainingConfig, **metrics: float) -> N
     [("a.b=1e-4, 5e-4", ("1e-4", "5e-4")), ("a.b={b: 1, c: {d: 2}},null,[3]", ("{b: 1, c: {d: 2}}", "null", "[3]"))],
 )
 def test_values_are_split_at_commas_outside_of_brackets(text, values):
-    assert values_of(text) == ("a.b", values)
+    assert search.values_of(text) == ("a.b", values)
 
 
 def test_a_setting_is_named_by_the_last_part_of_its_path_unless_it_is_ambiguous():
     keys = ("encoder.num_heads", "objective.generator.num_heads", "optimizer.learning_rate", "encoder")
-    assert name_of(keys, ("2", "1", "1e-4", "{hidden_size: 128, num_layers: 3}")) == (
+    assert search.name_of(keys, ("2", "1", "1e-4", "{hidden_size: 128, num_layers: 3}")) == (
         "encoder.num_heads=2,objective.generator.num_heads=1,learning_rate=1e-4,encoder=hidden_size_128_num_layers_3"
     )
 
 
-def test_every_combination_is_a_run_with_as_many_steps_as_the_budget_pays_for(command, started, tmp_path, capsys):
+def test_every_combination_is_a_run_with_as_many_steps_as_the_budget_pays_for(command, started, capsys):
     vary = [f"--vary={RATES}", "--vary=train.batch_size=4,2"]
     assert search.main(command(*vary, "--seeds", "3", "5", "3")) == 0
-    assert started == [
-        f"learning_rate={rate},batch_size={size}-seed{seed}"
-        for seed in (3, 5)
-        for rate in ("1e-4", "0.02")
-        for size in (4, 2)
-    ]
+    combinations = [f"learning_rate={rate},batch_size={size}" for rate in ("1e-4", "0.02") for size in "42"]
+    assert [process.name for process in started] == [f"{each}-seed{seed}" for seed in (3, 5) for each in combinations]
     rows = cells(capsys.readouterr().out)[1:]
     steps = {"4": "3", "2": "7"}  # 3.5 steps of 4 examples
-    assert [row[:3] for row in rows] == [
-        [f"learning_rate={rate},batch_size={size}", "3, 5", steps[size]] for rate in ("1e-4", "0.02") for size in "42"
-    ]
+    assert [row[:3] for row in rows] == [[each, "3, 5", steps[each[-1]]] for each in combinations]
 
 
 def test_a_finished_run_is_skipped_and_an_unfinished_one_is_started_again(command, started, tmp_path, capsys):
     flags = command(f"--vary={RATES}")
     assert search.main(flags) == 0
     table = capsys.readouterr().out
-    assert len(started) == 2
     assert search.main(flags) == 0
-    assert len(started) == 2
-    assert capsys.readouterr().out == table
-    for file in (tmp_path / "runs" / "learning_rate=1e-4-seed0").iterdir():
-        file.unlink()
-    (tmp_path / "runs" / "learning_rate=1e-4-seed0").rmdir()
+    assert len(started) == 2 and capsys.readouterr().out == table
+    shutil.rmtree(tmp_path / "runs" / "learning_rate=1e-4-seed0")
     assert search.main(flags) == 0
-    assert started[2:] == ["learning_rate=1e-4-seed0"]
+    assert [process.name for process in started[2:]] == ["learning_rate=1e-4-seed0"]
     assert search.main([*flags, "--set=optimizer.beta_1=0.5"]) == 2
     assert "optimizer.beta_1" in capsys.readouterr().err and len(started) == 3
 
 
 def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys):
     assert search.main(command("--vary=optimizer.learning_rate=9,1e-4")) == 1
-    assert started == ["learning_rate=9-seed0", "learning_rate=1e-4-seed0"]
     captured = capsys.readouterr()
     failure = "learning_rate=9-seed0 failed: status 1, training stopped: step 3: the loss is not finite\n"
     assert captured.out.startswith("| run ") and captured.out.endswith(f"\n\n- {failure}")
     assert captured.out.count("| learning_rate=") == 1
-    assert failure in captured.err
-    assert "learning_rate=1e-4-seed0 done\n" in captured.err
+    assert failure in captured.err and "learning_rate=1e-4-seed0 done\n" in captured.err
 
 
 @pytest.mark.parametrize(
@@ -137,6 +121,7 @@ def test_a_failed_run_is_noted_and_the_others_continue(command, started, capsys)
         ([f"--vary={RATES}", "--set=train.num_steps=5"], "--flops_budget"),
         ([f"--vary={RATES}", "--flops_budget=1"], "--flops_budget=1 "),
         ([f"--vary={RATES}", "--data_dir={without_held_out}"], "held-out"),
+        ([f"--vary={RATES}", "--jobs=0"], "--jobs=0"),
     ],
 )
 def test_a_mistake_is_found_before_the_first_run(command, started, write_data, tmp_path, capsys, flags, message):
@@ -147,15 +132,12 @@ def test_a_mistake_is_found_before_the_first_run(command, started, write_data, t
     assert started == []
 
 
-def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, monkeypatch, write_data, tmp_path):
-    runs = []
-    monkeypatch.setattr(search, "run_all", lambda processes, shares: runs.extend(processes))
-    monkeypatch.setattr(search, "results_markdown", lambda *_: "")
+def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, write_data, tmp_path):
     longer = write_data(tmp_path / "longer")
     manifest = Manifest.load(longer).model_copy(update={"max_seq_length": 12})
     (longer / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
     assert search.main(command("--vary=data.max_seq_length=12,10", f"--data_dir={longer}")) == 0
-    data_dirs = [flag for run in runs for flag in run.command if flag.startswith("--data_dir=")]
+    data_dirs = [flag for run in started for flag in run.command if flag.startswith("--data_dir=")]
     assert [flag.rpartition("/")[2] for flag in data_dirs] == ["longer", "data"]
 
 
@@ -170,31 +152,19 @@ def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, mo
 def test_rows_are_medians_over_seeds_sorted_by_the_lowest_loss_or_the_highest_other_metric(
     tiny_config, tmp_path, metric, order
 ):
-    runs = []
-    for name, seed, loss, auc in (
-        ("a=1", 0, 0.2, 0.5),
-        ("a=2", 0, 0.3, 0.8),
-        ("a=1", 3, 0.3, 0.6),
-        ("a=3", 0, 0.1, None),
-    ):
-        directory = tmp_path / f"{name}-seed{seed}"
+    results = [("a=1", 0, 0.2, 0.5), ("a=2", 0, 0.3, 0.8), ("a=1", 3, 0.3, 0.6), ("a=3", 0, 0.1, None)]
+    for name, seed, loss, auc in results:
         metrics = {"replaced_token_loss": loss, "replaced_token_auc": auc}
-        write_run(directory, tiny_config(train={"seed": seed}), **metrics)
-        runs.append(SearchRun(name, PretrainingRun(directory, "tiny.yaml", (), ())))
-    rows = {name: row for name, *row in cells(results_markdown(runs, {}, metric))[1:]}
+        write_run(tmp_path / f"{name}-seed{seed}", tiny_config(train={"seed": seed}), **metrics)
+    directories = [tmp_path / f"{name}-seed{seed}" for name, seed, *_ in results]
+    rows = {name: row for name, *row in cells(search.results_markdown(directories, {}, metric))[1:]}
     assert list(rows) == order
     assert rows["a=1"][0] == "0, 3" and "0.250 (0.200 to 0.300)" in rows["a=1"]
 
 
-def test_simultaneous_runs_have_equal_shares_of_the_cores(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {7, 1, 4, 6, 9})
-    assert processes.core_shares(2) == [[1, 4], [6, 7]]
-
-
 @pytest.mark.slow
 def test_real_runs_finish(command, tmp_path, capsys):
-    flags = command("--vary=optimizer.learning_rate=1e-3,0.02", "--jobs=1")
-    assert search.main(flags) == 0
+    assert search.main(command("--vary=optimizer.learning_rate=1e-3,0.02", "--jobs=1")) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith("2 processes to run\n1/2 after ")
     rows = cells(captured.out)[1:]

@@ -187,7 +187,7 @@ def test_trained_weights_become_runs(tiny_config, write_data, tmp_path, monkeypa
         stacked.adopt(argparse.Namespace(**{**vars(arguments), "budget_steps": 65}))
     arguments.seeds = [3, 5]  # rows are found by their seeds
     stacked.adopt(arguments)
-    planned = stacked._runs("ladder_electra", arguments)[0]
+    planned = plan.PlannedRun("ladder_electra", 3, 64, arguments)
     directory, strategy = RunDirectory(planned.directory), tf.distribute.OneDeviceStrategy("/cpu:0")
     assert directory.reports("train") == [
         {"step": 48, "split": "train", "loss": 8.0, "examples_per_second": 48 * 5 / 2.0},

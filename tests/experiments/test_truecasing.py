@@ -17,51 +17,23 @@ from electra_tf.text.vocabulary import BERT_TEXT
 from experiments import truecasing
 from experiments.truecasing import HeldOutDocument, Word, chosen, is_usable, tags_of, words_of
 
-NUM_DOCUMENTS = 40
+NAMES = [f"n{i}" for i in range(40)]
 FIRST_NAME_ID = 5  # after the special tokens
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return BasicTokenizer(BERT_TEXT)
-
-
-def document(i: int) -> str:
-    """Three sentences and a heading, all with the name N<i>."""
-    return (
-        f"Memoirs of N{i} and N{i}\nIn town we met N{i} again.\nThen N{i} went home with N{i}.\nWe call her N{i} here."
-    )
-
-
-WORDS = [
-    "memoirs",
-    "of",
-    "and",
-    "in",
-    "town",
-    "we",
-    "met",
-    "again",
-    ".",
-    "then",
-    "went",
-    "home",
-    "with",
-    "call",
-    "her",
-    "here",
-]
+WORDS = "memoirs of and in town we met again . then went home with call her here"
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory) -> Path:
-    """Two files, which both have documents 0 to 24; the vocabulary has all their words."""
+    """Two files of documents with a heading and three sentences, all with the name N<i>; both files have 0 to 24."""
     directory = tmp_path_factory.mktemp("source")
-    texts = [document(i) for i in range(NUM_DOCUMENTS)]
+    texts = [
+        f"Memoirs of {n} and {n}\nIn town we met {n} again.\nThen {n} went home with {n}.\nWe call her {n} here."
+        for n in map(str.upper, NAMES)
+    ]
     (directory / "a.txt").write_text("\n\n".join(texts[:25]))
     (directory / "b.txt").write_text("\n\n".join([*texts[25:], *texts[:25]]))
-    names = [f"n{i}" for i in range(NUM_DOCUMENTS)]
-    (directory / "vocab").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *names, *WORDS]) + "\n")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *NAMES, WORDS.replace(" ", "\n")]
+    (directory / "vocab").write_text("\n".join(tokens) + "\n")
     return directory
 
 
@@ -94,13 +66,7 @@ def names_in_shards(data_dir: str, split: str) -> set[str]:
     files = [f"{data_dir}/{shard.file}" for shard in Manifest.load(data_dir).splits[split].shards]
     records = tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator()))
     ids = set(parse_examples(records, 16)["input_ids"].numpy().flatten().tolist())
-    return {f"n{token - FIRST_NAME_ID}" for token in ids if 0 <= token - FIRST_NAME_ID < NUM_DOCUMENTS}
-
-
-def names_in_probe(directory: Path, split: str) -> list[set[str]]:
-    """The names in each sentence of a split of the probe."""
-    sentences = read_tagged(directory / f"{split}.jsonl").inputs[0]
-    return [{word for word in words if word[0] == "n" and word[1:].isdigit()} for words in sentences]
+    return {name for i, name in enumerate(NAMES, start=FIRST_NAME_ID) if i in ids}
 
 
 @pytest.mark.parametrize(
@@ -113,8 +79,8 @@ def names_in_probe(directory: Path, split: str) -> list[set[str]]:
         ('he said: "Come in', 'he said : " COME in'),
     ],
 )
-def test_words_with_a_capital_are_tagged_except_the_first_of_a_sentence(tokenizer, line, expected):
-    (words,) = words_of([line], tokenizer)
+def test_words_with_a_capital_are_tagged_except_the_first_of_a_sentence(line, expected):
+    (words,) = words_of([line], BasicTokenizer(BERT_TEXT))
     assert [word.text for word in words] == expected.lower().split()
     assert tags_of(words) == ["B-CAPITAL" if word != word.lower() else "O" for word in expected.split()]
 
@@ -129,36 +95,21 @@ def test_words_with_a_capital_are_tagged_except_the_first_of_a_sentence(tokenize
         ("The roads of Bath and Kent and York and Ely", True),  # 4 of 9
     ],
 )
-def test_sentences_of_unusual_length_and_headings_are_left_out(tokenizer, line, expected):
-    assert is_usable(words_of([line], tokenizer)[0]) is expected
+def test_sentences_of_unusual_length_and_headings_are_left_out(line, expected):
+    assert is_usable(words_of([line], BasicTokenizer(BERT_TEXT))[0]) is expected
 
 
-def test_the_probe_has_exactly_the_held_out_documents(data_dir, probe):
-    in_probe = set().union(*names_in_probe(probe, "train"), *names_in_probe(probe, "dev"))
-    assert in_probe == names_in_shards(data_dir, HELD_OUT_SPLIT)
-    assert len(in_probe) > 5 and not in_probe & names_in_shards(data_dir, TRAIN_SPLIT)
-
-
-def test_a_fifth_of_the_documents_are_dev_and_no_sentence_is_repeated(probe):
-    train, dev = names_in_probe(probe, "train"), names_in_probe(probe, "dev")
-    num_train, num_dev = len(set().union(*train)), len(set().union(*dev))
-    assert not set().union(*train) & set().union(*dev)
-    assert 0 < num_dev == -(-(num_train + num_dev) // 5)
+def test_the_probe_has_exactly_the_held_out_documents_a_fifth_of_them_as_dev(data_dir, probe):
+    sentences = {split: read_tagged(probe / f"{split}.jsonl").inputs[0] for split in ("train", "dev")}
+    names = {split: set(NAMES).intersection(*[sum(of, [])]) for split, of in sentences.items()}
+    assert names["train"] | names["dev"] == names_in_shards(data_dir, HELD_OUT_SPLIT)
+    assert not (names["train"] | names["dev"]) & names_in_shards(data_dir, TRAIN_SPLIT)
+    assert not names["train"] & names["dev"] and 0 < len(names["dev"]) == -(-len(names["train"] | names["dev"]) // 5)
     # Every sentence except the heading, although many documents are in both files.
-    assert (len(train), len(dev)) == (3 * num_train, 3 * num_dev)
-
-
-def test_the_note_counts_documents_sentences_words_and_capitals(probe):
-    note = json.loads((probe / "truecasing.json").read_text())
-    num_documents = note["dev"].pop("num_documents")["text"]
-    assert note["dev"] == {
-        "num_sentences_read": 4 * num_documents,
-        "num_sentences_usable": 3 * num_documents,
-        "num_sentences": 3 * num_documents,
-        "num_words": 20 * num_documents,  # three sentences of 7, 7 and 6 words
-        "capital_fraction": 0.2,  # 1, 2 and 1 words of them
-    }
+    assert {split: len(of) for split, of in sentences.items()} == {split: 3 * len(of) for split, of in names.items()}
+    note, num_documents = json.loads((probe / "truecasing.json").read_text()), len(names["dev"])
     assert (note["seed"], note["held_out_fraction"]) == (0, 0.25)
+    assert note["dev"] == {"num_documents": num_documents, "num_sentences": 3 * num_documents}
 
 
 def test_a_probe_of_other_globs_and_of_data_with_duplicates_has_the_same_bytes(source, data_dir, probe, tmp_path):
@@ -171,12 +122,10 @@ def test_a_probe_of_other_globs_and_of_data_with_duplicates_has_the_same_bytes(s
     assert (tmp_path / "new" / "train.jsonl").read_bytes() == (probe / "train.jsonl").read_bytes()
 
 
-def test_the_sentences_of_a_document_and_of_a_split_are_limited(monkeypatch):
+def test_the_sentences_of_a_document_and_of_a_split_are_limited():
     def documents() -> list[HeldOutDocument]:
         sentence = [Word("met", False)] * 6
-        return [
-            HeldOutDocument("book", Random(i), [[*sentence, Word(f"n{i}", True)]] * n) for i, n in ((1, 900), (2, 70))
-        ]
+        return [HeldOutDocument(Random(i), [[*sentence, Word(f"n{i}", True)]] * n) for i, n in ((1, 900), (2, 70))]
 
     assert len(chosen(documents(), 1_000)) == 400 + 70
     fifty = chosen(documents(), 50)
@@ -198,10 +147,7 @@ def data_with_capitals(source: Path, data_dir: str, directory: Path) -> tuple[st
 
 @pytest.mark.parametrize(
     ("arrange", "expected"),
-    [
-        (edited_files_of_equal_size, f"{2 * 25 + 15 - 2} documents"),
-        (data_with_capitals, "--lower_case"),
-    ],
+    [(edited_files_of_equal_size, f"{2 * 25 + 15 - 2} documents"), (data_with_capitals, "--lower_case")],
 )
 def test_inputs_that_would_give_another_probe_are_refused(capsys, source, data_dir, tmp_path, arrange, expected):
     data, inputs = arrange(source, data_dir, tmp_path)
