@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kinds.squad import Answer, Question
-from electra_tf.tasks.finetune.kinds.squad_features import squad_windows, training_windows
+from electra_tf.tasks.finetune.kinds.squad_features import Contexts, squad_windows, training_windows
 from electra_tf.tasks.finetune.kinds.tagging import tagging_features
 from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary, WordPieceVocabulary
@@ -62,6 +62,13 @@ def test_questions_share_the_tokens_of_their_context(tokenizer):
     assert windows.windows.first_token.numpy().tolist() == [0, 2, 0]
     assert windows.token_starts.numpy().tolist() == [0, 2, 0]
     assert windows.token_ends.numpy().tolist() == [1, 4, 1]
+
+
+def test_contexts_that_are_tokenized_in_several_calls_are_each_read_once(tokenizer, monkeypatch):
+    monkeypatch.setattr("electra_tf.tasks.finetune.features._TEXTS_PER_CALL", 2)
+    contexts = Contexts([question("Who?", text) for text in ("a", "bé", "c d", "g")], tokenizer, max_seq_length=9)
+    assert contexts.tokens.row_lengths().numpy().tolist() == [1, 1, 2, 1]
+    assert contexts.starts.numpy().tolist() == [0, 0, 0, 2, 0]
 
 
 def test_a_long_question_is_truncated_and_a_context_without_tokens_has_no_window(tokenizer):
