@@ -1,11 +1,15 @@
 """The files that pages name, at toy size, with the words of `tiny_pretrained`."""
 
+import bz2
+import csv
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
 
 import run_finetuning
+from tests.docs.commands import PROJECT
 
 # For tasks on `inputs`.
 STEPS = "--set train.num_steps=2 --set train.batch_size=4 --set data.max_seq_length=16"
@@ -39,6 +43,19 @@ def finetuned_inputs(inputs, monkeypatch) -> Path:
     flags = f"--task=classification {data} --init_from=RUN --output_dir=ft/topics {STEPS}"
     assert run_finetuning.main(flags.split()) == 0
     return inputs
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    """A directory with a part of Wikipedia, novels, and texts of two topics."""
+    (tmp_path / "dumps").mkdir()
+    dump = (PROJECT / "tests/fixtures/wikipedia_excerpt.xml").read_bytes()
+    (tmp_path / "dumps/excerpt.xml.bz2").write_bytes(bz2.compress(dump))
+    shutil.copytree(PROJECT / "sample/novel", tmp_path / "novels")
+    for name in ("train.csv", "dev.csv"):
+        with open(tmp_path / name, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("text", "label"), *(("A match.", "football"), ("A song.", "music")) * 10])
+    return tmp_path
 
 
 def on_free_ports() -> dict[str, str]:

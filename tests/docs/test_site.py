@@ -1,4 +1,4 @@
-"""The site that mkdocs.yml describes: its pages, its links, and that it loads nothing from elsewhere."""
+"""The site that mkdocs.yml describes: its pages, its links, its pictures, and that it loads nothing from elsewhere."""
 
 import os
 import re
@@ -15,16 +15,6 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 REPOSITORY = "https://github.com/electra-tf/electra_tf"
 LOADING = re.compile(r"<(?:script|link|img|iframe|source)\b[^>]*(?:src|href)=\"?(?:https?:)?//[^>]*>")
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    directory = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", f"--site-dir={directory}"]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    answer = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr[-4000:]
-    return directory
 
 
 def test_every_page_is_in_the_navigation():
@@ -48,24 +38,39 @@ def test_the_page_of_settings_is_made_from_the_schema_and_describes_each_of_them
     assert len(rows) > 100 and [name for name, description in rows if not description] == []
 
 
+def test_the_committed_pictures_are_what_the_script_draws():
+    drawn = runpy.run_path(str(DOCS / "pictures" / "draw.py"))["PICTURES"]
+    committed = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "pictures").glob("*.svg")}
+    assert {name: draw() for name, draw in drawn.items()} == committed, "run: python docs/pictures/draw.py"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> dict[str, str]:
+    """The built pages, by their paths."""
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", f"--site-dir={directory}"]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    answer = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    pages = directory.rglob("*.html")
+    return {path.relative_to(directory).as_posix(): path.read_text(encoding="utf-8") for path in pages}
+
+
 @pytest.mark.slow
 def test_the_readme_is_the_home_page_and_its_links_lead_to_pages_or_to_the_repository(site):
-    home = (site / "index.html").read_text(encoding="utf-8")
-    article = re.search(r"<article.*</article>", home, re.DOTALL)[0]
-    links = re.findall(r'<a href="([^"]+)"', article)
+    links = re.findall(r'<a href="([^"]+)"', re.search(r"<article.*</article>", site["index.html"], re.DOTALL)[0])
     assert {"tutorial/", "contributing/", "notes/", f"{REPOSITORY}/blob/HEAD/sample/README.md"} <= set(links)
     assert [link for link in links if link.endswith(".md") and not link.startswith(REPOSITORY)] == []
 
 
 @pytest.mark.slow
 def test_the_reference_shows_types_and_descriptions(site):
-    text = re.sub(r"<[^>]+>", "", (site / "api" / "index.html").read_text(encoding="utf-8"))
+    text = re.sub(r"<[^>]+>", "", site["api/index.html"])
     assert re.search(r"layers\s*\(int \| None, default:\s*None\s*\)\s*–\s*keep the encoder's first layers", text)
 
 
 @pytest.mark.slow
 def test_a_browser_loads_nothing_from_another_host(site):
-    texts = {path.relative_to(site): path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
-    assert [found for text in texts.values() for found in LOADING.findall(text)] == []
+    assert [found for text in site.values() for found in LOADING.findall(text)] == []
     # The theme's script asks GitHub about the repository where it finds this attribute.
-    assert [name for name, text in texts.items() if 'data-md-component="source"' in text] == []
+    assert [name for name, text in site.items() if 'data-md-component="source"' in text] == []
