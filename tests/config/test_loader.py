@@ -41,7 +41,6 @@ def test_a_child_changes_only_its_own_settings_and_a_base_is_relative_to_its_fil
             {"name": "electra_15"},
             {"temperature": 2.0, "replaced_token_loss_weight": 20.0, "loss_positions": "masked"},
         ),
-        ({"tying": "none"}, {"name": "electra", "temperature": 0.5}, {"tying": "none", "temperature": 0.5}),
     ],
 )
 @pytest.mark.parametrize("by_override", [False, True])
@@ -108,15 +107,9 @@ def test_an_override_reaches_into_a_list_of_the_file_or_of_an_earlier_override(l
         ("train.num_steps=[", "YAML"),
         # The nearest name in its own group, then of any group, then all names.
         ("train.batchsize=3", "train.batchsize is not a setting; did you mean train.batch_size?"),
-        (
-            "objective.generator.sizefraction=0.3",
-            "generator.sizefraction is not a setting; did you mean objective.generator.size_fraction?",
-        ),
+        ("objective.generator.sizefraction=0.3", "did you mean objective.generator.size_fraction?"),
         ("train.learningrate=1", "did you mean optimizer.learning_rate?"),
-        (
-            "evaluation.zzz=3",
-            "evaluation.zzz is not a setting; there are: evaluation.as_masked_lm, evaluation.batch_size, ",
-        ),
+        ("evaluation.zzz=3", "there are: evaluation.as_masked_lm, evaluation.batch_size, "),
         ("objective={name: bert_mlm, temperature: 0.5}", "objective.temperature is not a setting"),
         ("stages.2.batch_size=3", "stages is a list of the entries 0, 1, not a group of settings with '2'"),
         ("stages.0.batch_size.more=3", "stages.0.batch_size is a value"),
@@ -144,13 +137,9 @@ def test_a_file_that_is_not_a_configuration_is_refused(refusal, content, message
     assert message in line and line.startswith("config ") and ".yaml: " in line
 
 
-@pytest.mark.parametrize(
-    "text", ["a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}", "b: {c: &a {<<: &b {x: 1, y: 2}, y: 3}}\na: {<<: *a, y: 4}"]
-)
-def test_a_key_may_differ_from_that_of_a_merge(tmp_path, text):
-    (tmp_path / "a.yaml").write_text(text)
-    values = read_values(tmp_path / "a.yaml")[0]
-    assert values["b"] in ({"x": 1, "y": 3}, {"c": {"x": 1, "y": 3}}) and values["a"]["x"] == 1
+def test_a_key_may_differ_from_that_of_a_merge(write):
+    values, _ = read_values(write("b: {c: &a {<<: &b {x: 1, y: 2}, y: 3}}\na: {<<: *a, y: 4}"))
+    assert values == {"b": {"c": {"x": 1, "y": 3}}, "a": {"x": 1, "y": 4}}
 
 
 def test_the_error_for_a_long_value_is_short(refusal):

@@ -150,12 +150,17 @@ def test_the_costs_in_the_documentation_are_those_of_the_presets(electra, bert):
     assert row in DOCUMENTATION.read_text(encoding="utf-8")
 
 
+LARGER = [("base", "110M"), ("large", "335M")]
+
+
 def num_parameters(shapes: dict[str, tuple[int, ...]]) -> int:
     return sum(map(math.prod, shapes.values()))
 
 
 # tests/models/test_initial_values.py counts the same in the models.
-@pytest.mark.parametrize(("size", "params"), [("small", "14M"), ("base", "110M"), ("large", "335M")])
+@pytest.mark.parametrize(
+    ("size", "params"), [("small", "14M"), *(pytest.param(*each, marks=pytest.mark.slow) for each in LARGER)]
+)
 def test_the_parameters_in_the_documentation_follow_from_the_sizes(size, params):
     config = preset(size)
     sizes, generator = config.encoder, config.objective.generator.encoder(config.encoder)

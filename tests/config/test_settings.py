@@ -17,45 +17,28 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
     ("override", "named"),
     [
         # Single values.
-        ("train.num_steps=many", "train.num_steps is 'many'"),
         ("train.num_steps=2147483648", "train.num_steps is 2147483648"),
         ("train.num_steps=true", "train.num_steps: expected a number, found the boolean true"),
-        ("train.batch_size=2.5", "train.batch_size is 2.5"),
         ("encoder.hidden_dropout=1.0", "encoder.hidden_dropout is 1.0"),
-        ("encoder.initializer_range=width", "encoder.initializer_range"),
         ("optimizer.name=sgd", "optimizer.name is 'sgd'"),
         ("optimizer.learning_rate=.inf", "optimizer.learning_rate is inf"),
-        ("optimizer.exclude_from_weight_decay=[bias, '[(']", "optimizer.exclude_from_weight_decay"),
-        ("objective.temperature=.nan", "objective.temperature is nan"),
         ("data.max_seq_length=7", "data.max_seq_length is 7"),
         # Generators.
         ("objective.generator.kind=unigramm", "any of the expected tags: 'transformer', 'unigram', "),
-        (
-            "objective.generator={kind: unigram, size_fraction: 0.5}",
-            "generator.size_fraction is not a setting of this kind",
-        ),
+        ("objective.generator={kind: unigram, size_fraction: 0.5}", "size_fraction is not a setting of this kind"),
         ("objective.generator.num_heads=3", "objective.generator: the settings: hidden_size 8"),
         ("objective.generator.embedding_size=11", "embedding_size is 11"),
         # Settings that contradict each other.
         ("data.max_seq_length=513", "data.max_seq_length 513"),
         ("encoder.num_heads=3", "num_heads 3"),
         ("masking={mask_token_fraction: 0.8, random_token_fraction: 0.3}", "mask_token_fraction 0.8"),
-        (
-            "masking={scheme: span, selection: with_replacement}",
-            "selection with_replacement is of the scheme uniform, not of span",
-        ),
+        ("masking={scheme: span, selection: with_replacement}", "is of the scheme uniform, not of span"),
         ("masking.masked_fraction=[0.3, 1.5]", "masking.masked_fraction.1 is 1.5"),
         ("masking.max_span_length=7", "max_span_length 7 is of the scheme span, not of uniform"),
-        (
-            "objective={masked_lm_loss_weight: 0, replaced_token_loss_weight: 0}",
-            "token_loss_weight: all are 0",
-        ),
+        ("objective={masked_lm_loss_weight: 0, replaced_token_loss_weight: 0}", "token_loss_weight: all are 0"),
         ("objective={generator: {kind: uniform}, tying: all}", "objective.tying is 'all'"),
         ("objective={generator: {kind: unigram}, sampling: greedy}", "objective.sampling is 'greedy'"),
-        (
-            "objective={tying: gradient_disentangled, generator: {embedding_size: 11}}",
-            "objective.tying 'gradient_disentangled' needs",
-        ),
+        ("objective={tying: gradient_disentangled, generator: {embedding_size: 11}}", "'gradient_disentangled' needs"),
         ("objective={name: electra_15, disallow_correct: true}", "replaces every masked token"),
         (
             "objective={name: two_stage, generator: {size_fraction: 1.0}, masked_lm_loss_weight: 0}",
@@ -71,9 +54,17 @@ def test_the_error_for_a_wrong_setting_names_it(refusal, override, named):
     assert named in refusal(override)
 
 
-@pytest.mark.parametrize("masking", ["scheme=span", "selection=with_replacement"])
-def test_hard_mlm_refuses_settings_of_the_random_masking(refusal, masking):
-    assert f"masking.{masking.split('=')[0]} is " in refusal("objective.name=hard_mlm", f"masking.{masking}")
+@pytest.mark.parametrize(
+    ("objective", "override", "named"),
+    [
+        ("hard_mlm", "masking.scheme=span", "masking.scheme is "),
+        ("hard_mlm", "masking.selection=with_replacement", "masking.selection is "),
+        ("electric", "masking.masked_fraction=[0.3, 0.15]", "the same share of noise"),
+        ("electric", f"stages={json.dumps([{**STAGES[0], 'masked_fraction': 0.3}, STAGES[1]])}", "share of noise"),
+    ],
+)
+def test_an_objective_refuses_masking_that_it_cannot_have(refusal, objective, override, named):
+    assert named in refusal(f"objective.name={objective}", override)
 
 
 @pytest.mark.parametrize(
@@ -123,34 +114,19 @@ def test_tying_all_weights_requires_equal_sizes(load, refusal):
         ("num_heads=4", "its num_heads is 4, the discriminator's 2;"),
         ("intermediate_size=14", "its intermediate_size is 14, the discriminator's 20;"),
         ("num_layers=2", "num_layers is 2"),
+        ("size_fraction=0.5", "its hidden_size is 8, the discriminator's 16;"),
     ):
-        assert named in refusal(*EQUAL_SIZES, f"objective.generator.{override}")
-    line = refusal("objective.tying=all", "objective.generator.num_heads=2")
-    assert "its hidden_size is 8, the discriminator's 16;" in line and "num_layers" not in line
+        assert named in refusal(*EQUAL_SIZES, *sizes, f"objective.generator.{override}")
 
 
 @pytest.mark.parametrize(
     ("length", "fraction", "slots"),
-    [
-        (128, 0.15, 19),
-        (512, 0.15, 79),
-        (512, 0.25, 130),
-        (128, 0.25, 32),
-        (9, 0.15, 1),
-        (300, 1.0, 300),
-        (40, [0.1, 0.3], 12),
-    ],
+    [(128, 0.15, 19), (512, 0.25, 130), (128, 0.25, 32), (9, 0.15, 1), (300, 1.0, 300), (40, [0.1, 0.3], 12)],
 )
 def test_the_number_of_slots_for_masked_positions(settings, length, fraction, slots):
     data = {"max_seq_length": length}
     config = parse_config(settings(data=data, masking={"masked_fraction": fraction}), "test")
     assert config.masking.max_predictions(length) == slots
-
-
-def test_electric_refuses_a_share_of_noise_that_changes(refusal):
-    stages = json.dumps([{**STAGES[0], "masked_fraction": 0.3}, STAGES[1]])
-    for override in ("masking.masked_fraction=[0.3, 0.15]", f"stages={stages}"):
-        assert "the same share of noise" in refusal("objective.name=electric", override)
 
 
 def test_a_run_whose_masked_fraction_changes_cannot_be_extended(load):

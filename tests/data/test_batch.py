@@ -1,10 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.schema import MaskingConfig
-from electra_tf.data.batch import PRETRAINING_BATCH, TEXT_TENSORS, word_tokens
-from electra_tf.data.masking import mask_batch
-from electra_tf.ops.random import RandomStream
+from electra_tf.data.batch import PRETRAINING_BATCH, word_tokens
 
 
 def test_an_empty_batch_fits_its_specs_and_is_all_zeros():
@@ -35,11 +32,3 @@ def test_word_tokens_of_packed_examples_exclude_the_special_tokens_of_each_seque
         "position_ids": tf.constant([[0, 1, 2, 0, 1, 2, 3, 4, 5, 0, 0]]),
     }
     assert word_tokens(batch).numpy().astype(int).tolist() == [[0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 0]]
-
-
-def test_word_tokens_are_the_candidates_of_masking(tiny_config, tiny_batch, masking_vocabulary):
-    batch = tiny_batch(tiny_config(), [10, 7, 5, 8])
-    text = {name: batch[name] for name in TEXT_TENSORS}
-    everything = MaskingConfig(masked_fraction=1.0, mask_token_fraction=1.0)
-    masked = mask_batch(text, everything, masking_vocabulary, RandomStream(0, 0, 0))
-    assert np.array_equal(word_tokens(batch), masked["masked_input_ids"] == masking_vocabulary.mask_id)

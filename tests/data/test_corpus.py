@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import hashlib
 import math
@@ -91,22 +92,15 @@ def test_unigram_losses_come_from_the_token_counts(directory, tiny_config):
         ("train-00001-of-00003.tfrecord", "train-00001-of-00003.tfrecord"),
     ],
 )
-@pytest.mark.parametrize("place", [str, copied_to_memory])
-def test_a_missing_file_is_named(directory, tiny_config, removed, complaint, place):
+def test_a_missing_file_is_named(directory, tiny_config, removed, complaint):
     (directory / removed).unlink()
-    message = refusal(place(directory), tiny_config())
-    assert complaint in message and place(directory) in message
+    message = refusal(directory, tiny_config())
+    assert complaint in message and str(directory) in message
 
 
-@pytest.mark.parametrize(
-    ("changes", "complaint"),
-    [
-        ({"encoder": {"vocab_size": 46}}, "has 47 entries, encoder.vocab_size is 46; give encoder.vocab_size=47"),
-        ({"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
-    ],
-)
-def test_a_mismatch_of_run_and_data_set_is_refused_with_both_values(directory, tiny_config, changes, complaint):
-    assert complaint in refusal(directory, tiny_config(**changes))
+def test_another_vocabulary_than_the_runs_is_refused_with_both_values(directory, tiny_config):
+    message = refusal(directory, tiny_config(encoder={"vocab_size": 46}))
+    assert "has 47 entries, encoder.vocab_size is 46; give encoder.vocab_size=47" in message
 
 
 @pytest.mark.parametrize("num_rows", [47, 48])
@@ -114,15 +108,6 @@ def test_a_word_table_may_have_more_rows_than_the_vocabulary_tokens(directory, t
     data = open_data(directory, tiny_config(encoder={"vocab_size": num_rows}))
     assert data.masking_vocabulary.vocab_size == len(data.token_counts) == 47
     assert [f"is {num_rows}: rows" in caplog.text, "encoder.vocab_size=47" in caplog.text] == [num_rows > 47] * 2
-
-
-def test_a_record_with_the_id_of_a_surplus_row_is_damaged(tmp_path, tiny_config):
-    (tmp_path / "vocab.txt").write_bytes(VOCABULARY)
-    with tf.io.TFRecordWriter(str(tmp_path / "pretrain_data.tfrecord-0")) as writer:
-        writer.write(authors_record([2, 47, 3]))
-    data = open_data(tmp_path, tiny_config(encoder={"vocab_size": 48}))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not in the vocabulary"):
-        data.train.parse(data.train.records(tf.constant(0, tf.int64)))
 
 
 def test_a_shard_cut_short_is_named_with_both_sizes(directory, tiny_config):
@@ -133,9 +118,8 @@ def test_a_shard_cut_short_is_named_with_both_sizes(directory, tiny_config):
     assert all(part in message for part in ("train-00002-of-00003.tfrecord", f"{size - 3} bytes", f"{size};"))
 
 
-@pytest.mark.parametrize("place", [str, copied_to_memory])
-def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config, place):
-    data = open_data(place(authors_directory), tiny_config())
+def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config):
+    data = open_data(copied_to_memory(authors_directory), tiny_config())
     assert data.train.num_examples == (2, 1)
     assert data.held_out is None
     assert data.tokenizer.settings == BERT_TEXT
@@ -207,23 +191,16 @@ def test_records_that_are_masked_already_are_refused(authors_directory, tiny_con
     assert named in message and "pretrain_data.tfrecord-0-of-2" in message
 
 
-def test_a_remote_copy_gives_the_same_batches_as_the_local_data_set(directory, tiny_config):
+def test_a_remote_copy_gives_the_same_batches_as_the_local_data_set(directory, tiny_config, write_data, tmp_path):
     config, url = tiny_config(), copied_to_memory(directory)
     local, remote = open_data(directory, config), open_data(url, config)
+    other = open_data(write_data(tmp_path / "other", train=(5, 3, 6)), config)
     assert remote.train.files[0] == f"{url}/train-00000-of-00003.tfrecord"
-    assert remote.data_hash == local.data_hash
+    assert remote.data_hash == local.data_hash != other.data_hash
     settings = {"seed": 3, "batch_size": 4, "first_step": 2, "num_steps": 8}
     batches = [training_batches(data, config.masking, **settings) for data in (local, remote)]
     first, second = (next(batch.as_numpy_iterator()) for batch in batches)
     assert all(np.array_equal(first[name], second[name]) for name in first)
-
-
-def test_copies_of_a_data_set_have_the_same_identity_and_other_data_sets_do_not(tiny_config, write_data, tmp_path):
-    first = write_data(tmp_path / "first")
-    copy = shutil.copytree(first, tmp_path / "copy")
-    other = write_data(tmp_path / "other", train=(5, 3, 6))
-    data_hashes = [open_data(directory, tiny_config()).data_hash for directory in (first, copy, other)]
-    assert data_hashes[0] == data_hashes[1] != data_hashes[2]
 
 
 @pytest.mark.parametrize(("num_continuations", "is_refused"), [(300, False), (310, True)])
@@ -232,14 +209,10 @@ def test_whole_word_refuses_text_whose_words_are_clauses(directory, tiny_config,
     (directory / "vocab.txt").write_bytes(content)
     counts = np.zeros(47, np.int64)
     counts[[2, 3, 5, 6]] = 50, 60, 100, num_continuations  # tokens for each word: 4, or 4.1
-    manifest = Manifest.load(directory).model_copy(
-        update={"vocab_sha256": hashlib.sha256(content).hexdigest(), "token_counts": tuple(counts.tolist())}
-    )
+    changes = {"vocab_sha256": hashlib.sha256(content).hexdigest(), "token_counts": tuple(counts.tolist())}
+    manifest = Manifest.load(directory).model_copy(update=changes)
     (directory / "manifest.json").write_text(manifest.to_json())
     assert open_data(directory, tiny_config()).tokens_per_word == 1 + num_continuations / 100
-    config = tiny_config(masking={"scheme": "whole_word"})
-    if is_refused:
-        message = refusal(directory, config)
-        assert all(part in message for part in ("masking.scheme", str(directory), "4.1 tokens"))
-    else:
-        assert open_data(directory, config)
+    named = f"masking.scheme.*{directory}.* 4.1 tokens"
+    with pytest.raises(UserError, match=named) if is_refused else contextlib.nullcontext():
+        open_data(directory, tiny_config(masking={"scheme": "whole_word"}))

@@ -15,7 +15,6 @@ from electra_tf.data.pretraining_input import (
     mixed_records,
     num_evaluation_batches,
     shuffled_records,
-    training_batches,
 )
 from electra_tf.data.records import ExampleSerializer
 
@@ -94,18 +93,6 @@ def test_from_any_example_on_each_source_has_its_share_in_its_own_order(data):
     ]
     expected = [next(alone[order[n % PERIOD]]) for n in range(first, first + 40)]
     assert list(mixed_records(data.sources, 3, first).take(40).as_numpy_iterator()) == expected
-
-
-def test_a_replicas_slice_of_a_batch_does_not_depend_on_the_first_step(data):
-    def batches(first_step: int, context=None) -> tf.data.Dataset:
-        settings = {"seed": 3, "batch_size": 8, "first_step": first_step, "num_steps": 9, "input_context": context}
-        return training_batches(data, MASKING, **settings)
-
-    whole = batches(0).skip(2).take(3)
-    half = batches(2, tf.distribute.InputContext(2, 1, 2)).take(3)
-    for batch, rows in zip(whole, half, strict=True):
-        for name, values in batch.items():
-            np.testing.assert_array_equal(rows[name], values[4:])
 
 
 def test_held_out_splits_are_read_one_after_the_other_with_the_masks_of_each_alone(data, directories, tiny_config):

@@ -105,14 +105,6 @@ def test_the_masked_fraction_goes_from_the_first_number_to_the_second_over_the_s
     assert same(train(data, 5, 3, masking=masking), batches[5:8])
 
 
-def test_an_example_read_again_is_masked_differently(data):
-    by_example: dict[bytes, list[bytes]] = {}
-    for batch in train(data, 0, 24, batch_size=1):
-        by_example.setdefault(batch["input_ids"].tobytes(), []).append(batch["masked_input_ids"].tobytes())
-    assert {len(reads) for reads in by_example.values()} == {2}
-    assert sum(len(set(reads)) == 2 for reads in by_example.values()) >= 4
-
-
 def test_replicas_get_consecutive_slices_of_a_batch(data):
     """Two pipelines with two replicas each."""
     parts = [train(data, 2, 3 * 2, batch_size=8, context=context) for context in contexts(2, 4)]
@@ -160,13 +152,11 @@ def flip_a_bit(path) -> None:
 
 
 def cut_between_records(path) -> None:
-    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-    write(path, records[:-1])
+    write(path, list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())[:-1])
 
 
-def add_records(path) -> None:
-    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-    write(path, [*records, *records])
+def double(path) -> None:
+    write(path, list(tf.data.TFRecordDataset([str(path)] * 2).as_numpy_iterator()))
 
 
 def write(path, records) -> None:
@@ -179,9 +169,8 @@ def write(path, records) -> None:
     ("damage", "problem", "split"),
     [
         (flip_a_bit, "corrupted record", "train"),
-        (flip_a_bit, "corrupted record", "held_out"),
         (cut_between_records, "2 records, expected 3", "train"),
-        (add_records, "6 records, expected 3", "held_out"),
+        (double, "6 records, expected 3", "held_out"),
     ],
 )
 def test_a_shard_damaged_during_a_run_is_named_in_one_line(tmp_path, write_data, tiny_config, damage, problem, split):
@@ -211,10 +200,10 @@ def test_a_shard_that_cannot_be_read_for_a_moment_is_read_again(tmp_path, write_
     assert any(str(path) in message for message in caplog.messages)
 
 
-@pytest.mark.parametrize("ids", [(2, 47, 3), (2, -1, 3)])
+@pytest.mark.parametrize("ids", [(2, 47, 3), (2, -1, 3)])  # the first is a row of the word table without a token
 def test_an_id_outside_the_vocabulary_is_an_error_that_names_the_data_set(tmp_path, write_data, tiny_config, ids):
     directory = write_data(tmp_path / "set", train=(5, 3, 4))
-    data = open_data(directory, tiny_config())
+    data = open_data(directory, tiny_config(encoder={"vocab_size": 48}))
     write(directory / SHARD, [ExampleSerializer()(ids, [3])] * 3)
     with pytest.raises(UserError, match=f"^{directory}: a token id is not in the vocabulary$"), damaged_data_reported():
         train(data, 0, 9)

@@ -1,7 +1,5 @@
 """Byte-level BPE: ids, characters and words by hand; special tokens where the file has them."""
 
-import hashlib
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -25,13 +23,10 @@ def tokenizer():
 @pytest.mark.parametrize(
     ("text", "ids", "places"),
     [
-        ("the cat", [257, 261], [(0, 3), (4, 7)]),
-        ("cat the", [260, 258], [(0, 3), (4, 7)]),
         ("The cat", [51, 256, 261], [(0, 1), (1, 3), (4, 7)]),
         (" the  cat ", [258, 220, 261, 220], [(1, 4), (5, 5), (6, 9), (10, 10)]),
         ("the   cat", [257, 267, 260], [(0, 3), (6, 6), (6, 9)]),
         ("a\n\nb", [64, 198, 198, 65], [(0, 1), (2, 2), (3, 3), (3, 4)]),
-        ("é", [262], [(0, 1)]),
         ("e\u0301", [262], [(0, 2)]),  # NFC
         ("\u1100\u1161", [166, 108, 222], [(0, 1), (0, 1), (0, 2)]),  # two parts of a Hangul syllable
         ("は日", [264, 162, 245, 98], [(0, 1), (1, 2), (1, 2), (1, 2)]),
@@ -51,30 +46,15 @@ def test_ids_of_a_text_and_its_characters(tokenizer, text, ids, places):
 
 # The characters of each token; those of several bytes have a token for each byte that no merge joins.
 CHARACTERS = {
-    "on the cat": ["on", "the", "cat"],
-    "cat\tthe": ["cat", "", "the"],
     "cat \n the": ["cat", "", "", "the"],
-    "the\r\ncat": ["the", "", "", "cat"],
     "the\u00a0cat": ["the", "", "", "cat"],
-    "the\u3000cat": ["the", "", "", "", "cat"],
     " on": ["", "on"],
     "the 7": ["the", "", "7"],
-    "the.": ["the", "."],
-    "cat's": ["cat", "'", "s"],
-    "[CLS] cat": [*"[CLS]", "cat"],
-    "éé": ["é", "é"],
     "e\u0301e\u0301": ["e\u0301", "e\u0301"],
-    "はは": ["は", "は"],
-    "か": ["か", "か"],
     "か\u3099": ["か", "か\u3099"],
     "日本": [*"日日日本本本"],
-    "cat日": ["cat", *"日日日"],
-    "\U0001f600": ["\U0001f600"] * 4,
     " \U0001f600": ["\U0001f600"] * 4,
-    "ΑΒ": [*"ΑΑΒΒ"],
-    "я the": ["я", "я", "the"],
     "שat": ["ש", "ש", "at"],
-    "नि": ["न"] * 3 + ["ि"] * 3,
 }
 
 
@@ -85,8 +65,7 @@ def test_a_token_has_its_characters_in_the_given_text(tokenizer):
 
 
 def test_texts_are_tokenized_in_batches_also_of_none(tokenizer):
-    assert tokenizer.tokenize(tf.constant(["the", "", "cat"])).to_list() == [[257], [], [260]]
-    assert tokenizer.tokenize(["the", "cat"]).to_list() == [[257], [260]]
+    assert tokenizer.tokenize(["the", "", "cat"]).to_list() == [[257], [], [260]]
     empty = tokenizer.tokenize_with_offsets(tf.constant([], tf.string))
     assert [each.to_list() for each in empty] == [[], [], []]
     assert not tokenizer.runs_in_graphs
@@ -94,12 +73,9 @@ def test_texts_are_tokenized_in_batches_also_of_none(tokenizer):
 
 
 def test_special_tokens_have_the_ids_of_the_file():
-    content = byte_level()
-    vocabulary = load(content)
-    assert isinstance(vocabulary, ByteLevelVocabulary)
-    assert (vocabulary.size, vocabulary.unk_id, vocabulary.cls_id, vocabulary.sep_id) == (273, 268, 269, 270)
-    assert (vocabulary.pad_id, vocabulary.mask_id) == (271, 272)
-    assert vocabulary.sha256 == hashlib.sha256(content).hexdigest()
+    vocabulary = load(byte_level())
+    assert isinstance(vocabulary, ByteLevelVocabulary) and vocabulary.size == 273
+    assert list(vocabulary.special_ids.values()) == [268, 271, 269, 270, 272]
     gemma = load(byte_level(MMBERT, further=("<s>", "</s>")))  # tags of HTML
     assert (gemma.cls_id, gemma.sep_id, gemma.pad_id, gemma.mask_id) == (271, 272, 273, 274)
     assert load(byte_level(("[PAD]", *MODERNBERT[1:3], "[PAD]", "[MASK]"))).unk_id == 268  # no unknown token
@@ -142,8 +118,7 @@ def test_pieces_in_plain_text_with_bytes_for_other_characters():
 
 def test_sentences_after_the_first_one_begin_with_their_space_except_in_chinese_and_japanese():
     sentences = ["the", "cat", "日本", "は", "「は", "é"]
-    expected = ["the", " cat", "日本", "は", "「は", " é"]
-    assert load(byte_level()).in_context(sentences) == expected
+    assert load(byte_level()).in_context(sentences) == ["the", " cat", "日本", "は", "「は", " é"]
     # A tokenizer that puts a space before each text needs none; nor does WordPiece.
     with_spaces = load(byte_level(prefix_space=True))
     assert with_spaces.in_context(sentences) == sentences

@@ -7,32 +7,18 @@ from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.scripts import damages, merges
 from electra_tf.text.vocabulary import BERT_TEXT, CASED_TEXT, TextSettings
 
+# One for each range of characters, of the long one the first, one between and the last.
 DAMAGED_BY_STRIPPING = {
     "kana": "がんばって ください",
     "Hangul": "안녕하세요 세계",
-    "Thai": "ที่นี่มีหนังสือ",
-    "Lao": "ສະບາຍດີ ຍິນດີ",
-    "Khmer": "សួស្តី ពិភពលោក",
-    "Myanmar": "မင်္ဂလာပါ ကမ္ဘာ",
-    "Tibetan": "བཀྲ་ཤིས་བདེ་ལེགས།",
     "Thaana": "ދިވެހި ބަސް",
     "Devanagari": "हिन्दी में लिखना",
-    "Bengali": "বাংলা ভাষায় লেখা",
-    "Gurmukhi": "ਪੰਜਾਬੀ ਵਿੱਚ",
-    "Gujarati": "ગુજરાતી લેખન",
-    "Odia": "ଓଡ଼ିଆ ଭାଷା",
-    "Tamil": "தமிழ் மொழியில்",
-    "Telugu": "తెలుగు భాషలో",
-    "Kannada": "ಕನ್ನಡ ಭಾಷೆ",
-    "Malayalam": "മലയാളം എഴുത്ത്",
-    "Sinhala": "සිංහල භාෂාව",
+    "Thai": "ที่นี่มีหนังสือ",
+    "Myanmar": "မင်္ဂလာပါ ကမ္ဘာ",
+    "Khmer": "សួស្តី ពិភពលោក",
 }
 UNDAMAGED = {
-    "English": "The sun and the moon, 12 times",
-    "German": "Schöne Käfer fräßen süße Möhren",
-    "Turkish": "Işık ve ılık bir gün",
     "Vietnamese": "Tiếng Việt rất đẹp",
-    "Greek": "Καλημέρα κόσμε",
     "Russian": "Йод и ёлка зимой",
     "Arabic": "السلام عليكم",
     "Hebrew": "שלום עולם",
@@ -57,9 +43,8 @@ def test_accents_and_chinese_are_accepted(name):
 
 
 @pytest.mark.parametrize("settings", [CASED_TEXT, TextSettings(strip_accents=False)])
-@pytest.mark.parametrize("script", DAMAGED_BY_STRIPPING)
-def test_without_stripping_no_script_is_damaged(script, settings):
-    assert damages(DAMAGED_BY_STRIPPING[script], settings) == {}
+def test_without_stripping_no_script_is_damaged(settings):
+    assert [damages(text, settings) for text in DAMAGED_BY_STRIPPING.values()] == [{}] * 7
 
 
 def test_ideographs_beside_kana_are_damaged_by_isolation():
@@ -88,7 +73,6 @@ ENGLISH = (
     ("text", "settings", "named"),
     [
         (SMILES, BERT_TEXT, {"lower_case": "c1CCCCC1"}),
-        (SMILES, TextSettings(strip_accents=False), {"lower_case": "c1CCCCC1"}),
         ("CO and Co\n", BERT_TEXT, {"lower_case": "cO"}),
         ("getName setName userId get name\n", BERT_TEXT, {"lower_case": "getName"}),
         ("ışık IŞIK bir gün\n", BERT_TEXT, {"lower_case": "ı"}),

@@ -29,57 +29,43 @@ def choose(vocabulary, files: dict[str, bytes] | None = None, **flags) -> TextSe
 
 
 def beside(vocabulary, **settings) -> dict[str, bytes]:
-    content = {"vocab_sha256": vocabulary.sha256, **BERT_TEXT._asdict(), **settings}
+    content = {"vocab_sha256": vocabulary.sha256} | settings
     return {"a/vocab.txt.json": json.dumps(content).encode()}
 
 
-def test_a_vocabularys_own_settings_are_taken():
+# A setting that is newer than the file has BERT's value. A cased vocabulary never strips accents.
+@pytest.mark.parametrize(
+    ("stated", "flags", "expected"),
+    [
+        ({**BERT_TEXT._asdict(), "lower_case": False, "isolate_cjk": False}, {}, (False, True, False, 11, False)),
+        ({"unicode": 18}, {}, (True, True, True, 18, False)),
+        ({"lower_case": False}, {"lower_case": False}, (False, True, True, 11, False)),
+        ({"lower_case": False}, {"strip_accents": False}, (False, True, True, 11, False)),
+    ],
+)
+def test_a_vocabularys_own_settings_are_taken(stated, flags, expected):
     vocabulary = vocabulary_of()
-    assert choose(vocabulary, beside(vocabulary, lower_case=False, isolate_cjk=False))[:3] == (False, True, False)
-    assert choose(vocabulary, beside(vocabulary, unicode=18)).unicode == 18
-
-
-def test_a_vocabulary_without_a_version_of_unicode_has_berts():
-    vocabulary = vocabulary_of()
-    files = {"a/vocab.txt.json": json.dumps({"vocab_sha256": vocabulary.sha256, "lower_case": False}).encode()}
-    assert choose(vocabulary, files) == (False, True, True, 11, False)
-    assert choose(vocabulary).unicode == 11
-    assert choose(vocabulary, unicode=18).unicode == 18
-
-
-def test_a_vocabulary_built_before_format_characters_counted_keeps_its_ids():
-    vocabulary = vocabulary_of()
-    content = {"vocab_sha256": vocabulary.sha256, **BERT_TEXT._asdict(), "unicode": 18}
-    del content["format_characters"]
-    assert choose(vocabulary, {"a/vocab.txt.json": json.dumps(content).encode()}) == (True, True, True, 18, False)
-
-
-@pytest.mark.parametrize("flags", [{"lower_case": False}, {"strip_accents": False}])  # which a cased one never strips
-def test_a_flag_that_agrees_with_the_vocabulary_is_accepted(flags):
-    vocabulary = vocabulary_of()
-    assert choose(vocabulary, beside(vocabulary, lower_case=False), **flags).lower_case is False
+    assert choose(vocabulary, beside(vocabulary, **stated), **flags) == expected
 
 
 @pytest.mark.parametrize(
-    ("flags", "named"),
+    ("stated", "flags", "named"),
     [
-        ({"lower_case": True}, "--lower_case"),
-        ({"unicode": 18}, "--unicode=18"),
+        ({"lower_case": False}, {"lower_case": True}, "--lower_case.*a/vocab.txt"),
+        ({}, {"strip_accents": False}, "--no-strip_accents.*a/vocab.txt"),
+        ({}, {"unicode": 18}, "--unicode=18.*a/vocab.txt"),
+        ({"vocab_sha256": "of another"}, {}, "a/vocab.txt.json"),
     ],
 )
-def test_a_flag_that_contradicts_the_vocabulary_is_refused(flags, named):
+def test_a_contradicting_flag_and_settings_of_another_vocabulary_are_refused(stated, flags, named):
     vocabulary = vocabulary_of()
-    with pytest.raises(UserError, match=f"{named}.*a/vocab.txt"):
-        choose(vocabulary, beside(vocabulary, lower_case=False), **flags)
+    with pytest.raises(UserError, match=named):
+        choose(vocabulary, beside(vocabulary, **stated), **flags)
 
 
-def test_settings_of_another_vocabulary_are_refused():
-    with pytest.raises(UserError, match="a/vocab.txt.json"):
-        choose(vocabulary_of(), beside(vocabulary_of("x")))
-
-
-def test_a_vocabulary_without_settings_has_those_of_bert_and_of_the_flags():
-    assert choose(vocabulary_of(), strip_accents=False) == TextSettings(strip_accents=False)
+@pytest.mark.parametrize("flags", [{}, {"strip_accents": False}, {"unicode": 18}])
+def test_a_vocabulary_without_settings_has_those_of_bert_and_of_the_flags(flags):
+    assert choose(vocabulary_of(), **flags) == TextSettings(**flags)
 
 
 CAPITALS = [f"W{i}" for i in range(7)]

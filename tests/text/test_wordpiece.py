@@ -72,12 +72,18 @@ def test_all_golden_lines_have_the_ids_of_the_authors_code(strip_accents, expect
     assert differing == []
 
 
+SAME_AS_OTHERS = range(0x4E20, 0x9FD0)  # ideographs, of which the first and the last stand for all
+
+
 @pytest.mark.parametrize(
-    ("lower_case", "strip_accents"), [MODES[0], *(pytest.param(*mode, marks=pytest.mark.slow) for mode in MODES[1:])]
+    ("lower_case", "strip_accents", "left_out", "least"),
+    [(True, True, SAME_AS_OTHERS, 1_000), *(pytest.param(*mode, (), 21_000, marks=pytest.mark.slow) for mode in MODES)],
 )
-def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(character_vocabulary, lower_case, strip_accents):
+def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(
+    character_vocabulary, lower_case, strip_accents, left_out, least
+):
     tokenizer = BertTokenizer(character_vocabulary, TextSettings(lower_case, strip_accents))
-    characters = [chr(code_point) for code_point in range(0x10000) if not 0xD800 <= code_point < 0xE000]
+    characters = [chr(each) for each in range(0x10000) if not 0xD800 <= each < 0xE000 and each not in left_out]
     is_plain = tokenizer.is_plain(tf.constant([character.encode() for character in characters])).numpy()
     plain = [character for character, holds in zip(characters, is_plain, strict=True) if holds]
     lines = [f"a{character}B {character} {character}{character}" for character in plain]
@@ -87,11 +93,9 @@ def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(character_
     by_plain_path, by_exact_path = (
         [part.to_list() for part in tokenizer.tokenize_with_offsets(each)] for each in (texts, others)
     )
-    differing = [
-        line for line, *parts in zip(lines, *by_plain_path, *by_exact_path, strict=True) if parts[:3] != parts[3:]
-    ]
-    assert len(plain) > 21_000
-    assert differing == []
+    rows = zip(lines, *by_plain_path, *by_exact_path, strict=True)
+    assert [line for line, *parts in rows if parts[:3] != parts[3:]] == []
+    assert len(plain) > least
     assert tokenizer.tokenize(texts).to_list() == tokenizer.tokenize(others).to_list() == by_plain_path[0]
 
 
@@ -135,10 +139,7 @@ def test_empty_text_has_no_tokens_and_offsets(texts):
 
 def test_tokens_of_ids_keep_the_shape():
     tokenizer = BertTokenizer(vocabulary_of(["a", "b"]))
-    assert tokenizer.tokens_of(tf.constant([[5, 6, 0], [1, 5, 5]])).numpy().tolist() == [
-        [b"a", b"b", b"[PAD]"],
-        [b"[UNK]", b"a", b"a"],
-    ]
+    assert tokenizer.tokens_of(tf.constant([[5, 6], [1, 0]])).numpy().tolist() == [[b"a", b"b"], [b"[UNK]", b"[PAD]"]]
     assert tokenizer.tokens_of(tf.ragged.constant([[6], [], [5, 5]])).to_list() == [[b"b"], [], [b"a", b"a"]]
 
 
@@ -183,7 +184,9 @@ ODD = "aBz09 \t\n\u00a0\u202f.,'…é\u0301\u0323\u0130ıß\u00ad\u200b\x00\ufff
 ODD += "\U0001f600\U0001d165\U0001d16dÅ€Ǆ"
 
 
-@pytest.mark.parametrize(("lower_case", "strip_accents"), [(True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("lower_case", "strip_accents"), [(True, True), pytest.param(False, False, marks=pytest.mark.slow)]
+)
 def test_offsets_of_random_text(character_vocabulary, lower_case, strip_accents):
     tokenizer = BertTokenizer(character_vocabulary, TextSettings(lower_case, strip_accents))
     chance = random.Random(17)
@@ -192,15 +195,11 @@ def test_offsets_of_random_text(character_vocabulary, lower_case, strip_accents)
     texts = tf.constant([line.encode() for line in lines])
     ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
     assert ids.to_list() == tokenizer.tokenize(texts).to_list()
+    cuts = []
     for line, row_starts, row_ends in zip(lines, starts.to_list(), ends.to_list(), strict=True):
-        assert row_starts == sorted(row_starts)
-        assert row_ends == sorted(row_ends)
+        assert row_starts == sorted(row_starts) and row_ends == sorted(row_ends)
         assert all(0 <= start < end <= len(line) for start, end in zip(row_starts, row_ends, strict=True))
-    cuts = [
-        line[start:end]
-        for line, *offsets in zip(lines, starts.to_list(), ends.to_list(), strict=True)
-        for start, end in zip(*offsets, strict=True)
-    ]
+        cuts += [line[start:end] for start, end in zip(row_starts, row_ends, strict=True)]
     pieces = [tokenizer.vocabulary.tokens[i].removeprefix("##") for i in ids.flat_values.numpy()]
     # A token's text gives the same token again, except where neighbours matter (sigma, order of marks).
     special = set("Σ가\u0130\U0001d165\U0001d16d")
@@ -219,9 +218,7 @@ UNUSED_LINES = ["\u2028", "\u00a0", "\u3000", "##\u2028", "", "\u0085", "", "##\
     ("text", "expected"),
     [
         ("a b again", [5, 16, 18]),
-        ("ab aag", [5, 17, 1]),
         ("a\u3000b \u00a0", [5, 16]),
-        ("a\u2028", [5]),
         ("\u2028\u00a0\u3000\u0085", []),
         ("a\u0085b", [5, 17]),  # a control character is deleted
         ("\u01c6\u00a0a \u2028", [1, 5]),  # the exact path
@@ -239,9 +236,9 @@ def test_lines_without_a_token_of_text_change_no_id(text, expected):
 
 @pytest.mark.parametrize("tail", ["", " \u01c6"], ids=["plain", "exact"])
 def test_a_token_with_a_space_changes_no_other_text(tail):
-    added = ("new york", "a b", "b\u3000", "machine learning")
-    plain = BertTokenizer(WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, "new", "a", "b", "machine", "##s")))
-    tokenizer = BertTokenizer(WordPieceVocabulary.from_tokens((*plain.vocabulary.tokens, *added)))
-    for text in ("new news", "a b", "a  b a", "machines machine", "new york", "machine learning \u2028"):
-        assert tokens_of(tokenizer, [text + tail]) == tokens_of(plain, [text + tail]), text
-    assert tokens_of(plain, ["new york"]) == [["new", UNK]]
+    tokens = (*SPECIAL_TOKENS, "new", "a", "b", "##s", "new york", "a b", "b\u3000")
+    tokenizer = BertTokenizer(WordPieceVocabulary.from_tokens(tokens))
+    found = tokens_of(tokenizer, [text + tail for text in ("new news", "a  b a", "new york", "a b \u2028")])
+    unknown = [UNK] * bool(tail)
+    assert found == [["new", "new", "##s", *unknown], ["a", "b", "a", *unknown], ["new", UNK, *unknown],
+                     ["a", "b", *unknown]]  # fmt: skip
