@@ -23,11 +23,8 @@ def test_a_gpu_has_its_published_peak_if_it_is_known(name, peak):
 
 
 def test_a_tpu_core_and_a_named_device_have_their_published_peaks():
-    assert (published_tpu_peak("v5litepod-8"), published_tpu_peak("v3-8"), published_tpu_peak("")) == (
-        197e12,
-        61.5e12,
-        None,
-    )
+    cores = [published_tpu_peak(name) for name in ("v5litepod-8", "v3-8", "")]
+    assert cores == [197e12, 61.5e12, None]
     peaks = {name: published_peak(name, "bfloat16") for name in DEVICES}
     assert all(peaks.values())
     assert (peaks["h100"], peaks["v3-8"], peaks["v4-8"]) == (989.4e12, 8 * 61.5e12, 4 * 275e12)

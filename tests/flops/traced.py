@@ -22,28 +22,20 @@ _PARTS = {
 
 
 class Product(NamedTuple):
-    """A matrix product.
+    """A matrix product."""
 
-    Attributes:
-        name: name of the operation; it begins with the names of its layers.
-        flops: two for each multiplication, in all iterations of loops around it.
-    """
-
-    name: str
-    flops: int
+    name: str  # of the operation; it begins with the names of its layers
+    flops: int  # two for each multiplication, in all iterations of loops around it
 
     @property
     def is_backward(self) -> bool:
-        """True if the product is part of the backward pass."""
         return "gradient_tape" in self.name or "gradients/" in self.name
 
 
 def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Product]:
-    """The matrix products of one execution of a traced function.
+    """The matrix products of one execution of a traced function, of which all shapes and loops must be static.
 
     Only the most expensive of several branches counts. Operations on which no output depends do not count.
-
-    Raises: ValueError: a shape or the number of iterations of a loop is not static.
     """
     return list(_products(traced.graph, {}))
 
@@ -85,7 +77,7 @@ def _flops(operation: tf.Operation) -> int:
     kind = operation.type
     if kind == "MatMul":
         inner = _sizes(operation.inputs[0])[0 if operation.get_attr("transpose_a") else 1]
-    elif kind in ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"):
+    elif kind == "BatchMatMulV2":
         inner = _sizes(operation.inputs[0])[-2 if operation.get_attr("adj_x") else -1]
     elif kind == "Einsum" and len(operation.inputs) == 2:
         return 2 * math.prod(_einsum_sizes(operation).values())
@@ -103,8 +95,6 @@ def _sizes(tensor: tf.Tensor) -> list[int]:
 def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
     """The size of each label in the equation of an einsum."""
     terms = operation.get_attr("equation").decode().split("->")[0].split(",")
-    if any("." in term for term in terms):
-        raise ValueError(f"{operation.name}: an einsum with an ellipsis is not supported")
     pairs = zip(terms, operation.inputs, strict=True)
     return {label: size for term, tensor in pairs for label, size in zip(term, _sizes(tensor), strict=True)}
 
@@ -150,10 +140,8 @@ def _iterations(loop: tf.Operation, known: dict[int, object]) -> int:
     start = dict(zip(map(id, condition.inputs), (_value(tensor, known) for tensor in loop.inputs), strict=True))
     iterations = []
     for operation in condition.get_operations():
-        if operation.type in ("Less", "LessEqual"):
+        if operation.type == "Less":
             first, last = (_value(tensor, start) for tensor in operation.inputs)
             if first is not None and last is not None:
-                iterations.append(int(last) - int(first) + (operation.type == "LessEqual"))
-    if not iterations:
-        raise ValueError(f"the number of iterations of the loop {loop.name} is not static")
-    return max(0, min(iterations))
+                iterations.append(int(last) - int(first))
+    return min(iterations)  # an error if none is static

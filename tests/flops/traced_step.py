@@ -20,24 +20,14 @@ from tests.flops.traced import by_part, traced_products
 
 @dataclass(frozen=True)
 class StepProducts:
-    """FLOPs of the matrix products of one training step, over all replicas.
+    """FLOPs of the matrix products of one training step, over all replicas."""
 
-    Attributes:
-        formula: FLOPs by formula, by (part of the network, True for the backward pass), with padding of the vocabulary.
-        traced: the same, counted in the traced step.
-    """
-
-    formula: Counter
-    traced: Counter
+    formula: Counter  # by (part of the network, True for the backward pass), with padding of the vocabulary
+    traced: Counter  # the same, counted in the traced step
 
 
 def count_steps(config: PretrainingConfig, strategy: tf.distribute.Strategy) -> Iterator[StepProducts]:
-    """Traces a training step of each phase and counts its products, with batches of the phase's last input stage.
-
-    Args:
-        strategy: one or several replicas in this process.
-    Raises: ValueError: a shape or the number of iterations of a loop is not static.
-    """
+    """Traces a training step of each phase and counts its products, with batches of the phase's last input stage."""
     config = config.model_copy(update={"train": config.train.model_copy(update={"xla": False})})
     with strategy.scope():
         objective = compile_task(build_objective(config))

@@ -66,12 +66,7 @@ def test_the_reported_speed_is_the_median_without_the_first_report(tmp_path, tin
     assert reported_speed(tmp_path) == pytest.approx(30.0 * products_of_an_example)
 
 
-SMALL = Path(__file__).resolve().parents[2] / "configs" / "pretrain" / "small.yaml"
-DOCS = SMALL.parents[2] / "docs"
-
-
-def in_bfloat16(name: str):
-    return load_config(SMALL.with_name(f"{name}.yaml"), ("train.precision=bfloat16",))
+RECIPES = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
 
 
 # `small` has 1e6 steps of 128 examples of 8.984e9 FLOPs in matrix products: 1.15e18.
@@ -86,7 +81,7 @@ def in_bfloat16(name: str):
     ],
 )
 def test_the_hours_are_the_products_over_the_peaks_of_all_devices_times_the_utilisation(precision, flags, row):
-    config = load_config(SMALL, (f"train.precision={precision}",))
+    config = load_config("small", (f"train.precision={precision}",))
     text = hours_text(config, **flags, utilization=0.5)
     assert cells(text)[1] == row
     assert ("bfloat16 has 2 times the peak here: --set train.precision=bfloat16" in text) == (precision == "float32")
@@ -101,16 +96,16 @@ def test_the_hours_are_the_products_over_the_peaks_of_all_devices_times_the_util
 )
 def test_a_number_out_of_range_is_refused(arguments, message):
     with pytest.raises(UserError, match=message):
-        hours_text(load_config(SMALL), **arguments)
+        hours_text(load_config("small"), **arguments)
 
 
 @pytest.mark.parametrize("name", ["small", "base_two_phases", "base", "large"])
 def test_the_recipes_have_the_hours_and_tokens_of_the_presets(name):
-    config, hours = in_bfloat16(name), []
+    config, hours = load_config(name, ("train.precision=bfloat16",)), []
     for device in ("rtx3090", "rtx4090", "a100", "h100", "v4-8"):
         (_, low, _), (_, high, _) = cells(hours_text(config, device))[1:]
         hours.append(f"{high} to {low}")
-    text = (DOCS / "recipes.md").read_text(encoding="utf-8")
+    text = RECIPES.read_text(encoding="utf-8")
     assert f"| {name} | {' | '.join(hours)} |" in text
     tokens = RunCost(config).spent(config.train.num_steps).token_slots
     assert f"| `{name}` | {tokens / 1e9:.3g} billion |" in text

@@ -1,7 +1,6 @@
 """electra-tf report for three runs, of which two differ only in their seed."""
 
 import math
-import struct
 
 import pytest
 
@@ -54,14 +53,10 @@ def test_the_table_has_median_and_range_of_every_group_at_its_last_step(runs, ro
     assert (bert[0], bert[1], bert[6:]) == ("bert", "0", ["0.250", ""])
 
 
-def test_equal_runs_give_a_picture_of_equal_bytes(runs, tmp_path):
-    files = [tmp_path / name for name in ("a.png", "b.png")]
-    for file in files:
-        assert report.main([*runs, f"--picture={file}"]) == 0
-    picture = files[0].read_bytes()
-    assert picture[:8] == b"\x89PNG\r\n\x1a\n" and picture == files[1].read_bytes()
-    # Two panels in a row, 9.2 by 4.2 inches: matplotlib 3.10.9 makes 919 pixels of it, 3.11.2 makes 920.
-    assert struct.unpack(">II", picture[16:24]) in [(919, 420), (920, 420)]
+def test_a_picture_is_a_png_without_a_version_and_a_date(runs, tmp_path):
+    assert report.main([*runs, f"--picture={tmp_path / 'a.png'}"]) == 0
+    picture = (tmp_path / "a.png").read_bytes()
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n") and b"tEXt" not in picture
 
 
 def test_a_baseline_is_a_dashed_line_in_the_panel_that_it_judges(write_run, panels):
@@ -128,30 +123,24 @@ def test_scores_have_a_row_for_each_step_with_median_and_range_over_all_seeds(sc
     assert caplog.messages == [f"{scored_runs[3]} is skipped: it lacks scores of rte"]
 
 
-def test_a_file_is_replaced_only_with_overwrite(runs, tmp_path, capsys):
-    file = tmp_path / "notes"
-    file.write_text("mine")
-    for flag in ("output", "picture"):
-        assert report.main([*runs, f"--{flag}={file}"]) == 2
-        assert capsys.readouterr().err.startswith(f"error: --{flag}={file} exists")
-    assert file.read_text() == "mine"
+@pytest.mark.parametrize("flag", ["--output=ram://reports/notes", "--picture=ram://reports/notes"])
+def test_a_file_is_replaced_only_with_overwrite(runs, capsys, flag):
     write_atomically("ram://reports/notes", b"mine")
-    for flag in ("output", "picture"):
-        assert report.main([*runs, f"--{flag}=ram://reports/notes"]) == 2
-        assert capsys.readouterr().err.startswith(f"error: --{flag}=ram://reports/notes exists")
+    assert report.main([*runs, flag]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {flag} exists")
     assert read_bytes("ram://reports/notes") == b"mine"
-    assert report.main([*runs, f"--output={file}", "--overwrite"]) == 0
-    assert cells(file.read_text())[0][0] == "run"
+    assert report.main([*runs, flag, "--overwrite"]) == 0
+    assert read_bytes("ram://reports/notes") != b"mine"
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("flag", "message"),
     [
-        (["--score=rte"], "rte"),
-        (["--metric=masked_lm_acuracy"], "'masked_lm_acuracy'; there are: masked_lm_accuracy, replaced_token_auc"),
+        ("--score=rte", "rte"),
+        ("--metric=masked_lm_acuracy", "'masked_lm_acuracy'; there are: masked_lm_accuracy, replaced_token_auc"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_status_2(runs, tmp_path, capsys, flags, message):
-    assert report.main([*runs, *(flag.format(tmp_path) for flag in flags)]) == 2
+def test_a_mistake_is_one_line_and_exit_status_2(runs, capsys, flag, message):
+    assert report.main([*runs, flag]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

@@ -124,18 +124,14 @@ def test_all_tokens_of_a_span_are_masked(pretrained):
         ("electra", {"kept_scope": "generator/"}, {}, "no discriminator or masked LM .* --generator"),
         ("electra", {"objective": "electric"}, {"use_generator": True}, "no generator .* reads masks"),
         ("electra", {}, {"within_word_l2r": True}, "a test has no masked LM .* --generator"),
+        # An encoder that predicts from samples.
+        pytest.param("replace_mlm", {}, {}, "no discriminator or masked LM .* --generator", marks=pytest.mark.slow),
+        pytest.param("all_tokens_mlm", {}, {}, "no discriminator or masked LM .* --generator", marks=pytest.mark.slow),
     ],
 )
 def test_a_model_that_gives_no_score_is_refused(pretrained, name, changes, flags, message):
     with pytest.raises(UserError, match=message):
         scorer_of(dataclasses.replace(pretrained(name)[1], **changes), **flags)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["replace_mlm", "all_tokens_mlm"])
-def test_an_encoder_that_predicts_from_samples_gives_no_score(pretrained, name):
-    with pytest.raises(UserError, match="no discriminator or masked LM .* --generator"):
-        scorer_of(pretrained(name)[1])
 
 
 def test_entries_without_a_token_take_no_probability(pretrained):

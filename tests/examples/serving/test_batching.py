@@ -16,16 +16,17 @@ def weights(ids: list[list[int]]) -> dict[str, np.ndarray]:
     return {"text": np.array([b"ab"] * len(ids), object), "ids": np.array(ids, np.int32)}
 
 
-@pytest.fixture
-def slow_to_run(toy_export) -> BatchedModel:
-    """Waits 5 s for other calls, but runs as soon as a batch has 6 rows."""
-    return BatchedModel("toy", toy_export, max_batch_size=6, batch_timeout=5.0)
-
-
-def test_concurrent_calls_share_a_batch_and_each_gets_its_own_rows(slow_to_run):
-    calls = [texts("one", "two two"), texts("a b c"), texts("x", "y", "z")]
+def answers(export: str, calls: list[dict], signature="serving_default", **options) -> list[dict[str, np.ndarray]]:
+    """The answers to concurrent calls."""
+    model = BatchedModel("toy", export, **options)
     with ThreadPoolExecutor(3) as pool:
-        results = list(pool.map(lambda call: slow_to_run.call("serving_default", call), calls))
+        return list(pool.map(lambda call: model.call(signature, call), calls))
+
+
+def test_concurrent_calls_share_a_batch_and_each_gets_its_own_rows(toy_export):
+    calls = [texts("one", "two two"), texts("a b c"), texts("x", "y", "z")]
+    # Runs as soon as the batch has 6 rows.
+    results = answers(toy_export, calls, max_batch_size=6, batch_timeout=5.0)
     assert [result["rows_of_batch"].tolist() for result in results] == [[6, 6], [6], [6, 6, 6]]
     assert results[0]["words"].tolist() == [[b"one", b"", b""], [b"two", b"two", b""]]  # as wide as the other's
     assert results[0]["num_words"].tolist() == [1, 2]
@@ -34,17 +35,14 @@ def test_concurrent_calls_share_a_batch_and_each_gets_its_own_rows(slow_to_run):
 
 
 def test_a_call_that_does_not_fit_goes_into_the_next_batch_in_order(toy_export):
-    model = BatchedModel("toy", toy_export, max_batch_size=3, batch_timeout=0.5)
-    with ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(lambda call: model.call("serving_default", call), [texts("a", "b"), texts("c", "d")]))
+    results = answers(toy_export, [texts("a", "b"), texts("c", "d")], max_batch_size=3, batch_timeout=0.5)
     assert [result["rows_of_batch"].tolist() for result in results] == [[2, 2], [2, 2]]
     assert [result["whole_bytes"].tolist() for result in results] == [[b"a", b"b"], [b"c", b"d"]]
 
 
 def test_rows_of_different_widths_are_not_merged(toy_export):
-    model = BatchedModel("toy", toy_export, max_batch_size=4, batch_timeout=0.2)
-    with ThreadPoolExecutor(2) as pool:
-        results = pool.map(lambda call: model.call("weigh", call), [weights([[1, 2]]), weights([[1, 2, 3]])])
+    calls = [weights([[1, 2]]), weights([[1, 2, 3]])]
+    results = answers(toy_export, calls, signature="weigh", max_batch_size=4, batch_timeout=0.2)
     assert [result["weight"].tolist() for result in results] == [[5.0], [8.0]]
 
 
