@@ -5,22 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from electra_tf.config.loader import read_values
+from electra_tf.config.loader import presets, read_values
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.names import network_shapes
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-DOCUMENTATION = CONFIGS.parent / "docs" / "configs.md"
-PRETRAINING_FILES = sorted((CONFIGS / "pretrain").glob("**/*.yaml"))
+DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs" / "configs.md"
 
 
-def preset(name: str):
-    return load_config(CONFIGS / "pretrain" / f"{name}.yaml")
-
-
-@pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", presets().values(), ids=lambda path: path.stem)
 def test_a_shipped_configuration_loads_and_reads_back_equal(path, tmp_path):
     config, run = load_config(path, ["train.seed=3"]), RunDirectory(tmp_path)
     run.write_config(config)
@@ -33,17 +27,6 @@ def test_a_runs_config_has_no_default_that_another_objective_has_not(tmp_path):
     assert read_values(run.config_file)[0] == read_values("small", ["train.seed=3"])[0]
     changed = load_config(run.config_file, stages)
     assert changed == load_config("small", ["train.seed=3", *stages]) and changed.objective.tying == "none"
-
-
-@pytest.mark.parametrize("path", PRETRAINING_FILES, ids=lambda path: path.stem)
-def test_a_shipped_configuration_begins_with_a_description_and_its_command(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    comments = lines[: next(index for index, line in enumerate(lines) if not line.startswith("#"))]
-    assert len(comments) >= 2
-    assert any(
-        f"--config={path.relative_to(CONFIGS / 'pretrain').with_suffix('')}" in line or "quickstart.sh" in line
-        for line in comments
-    )
 
 
 def cost_of(run):
@@ -71,10 +54,10 @@ SIZES = ("vocab_size", "embedding_size", "hidden_size", "num_layers", "num_heads
     ],
 )
 def test_the_sizes_of_the_networks_in_the_presets(name, discriminator, generator):
-    encoder = preset(name).encoder
+    encoder = load_config(name).encoder
     assert tuple(getattr(encoder, size) for size in SIZES) == discriminator
     assert encoder.max_position_embeddings == 512
-    beside = preset(name).objective.generator.encoder(encoder)
+    beside = load_config(name).objective.generator.encoder(encoder)
     assert tuple(getattr(beside, size) for size in SIZES) == generator
 
 
@@ -95,7 +78,7 @@ def test_the_sizes_of_the_networks_in_the_presets(name, discriminator, generator
     ],
 )
 def test_the_training_settings_of_the_presets(name, numbers):
-    config = preset(name)
+    config = load_config(name)
     assert numbers == (
         config.optimizer.learning_rate,
         config.train.num_steps,
@@ -108,7 +91,7 @@ def test_the_training_settings_of_the_presets(name, numbers):
 
 @pytest.mark.parametrize("name", ["small", "base", "large"])
 def test_settings_common_to_all_sizes_are_those_of_the_paper(name):
-    config = preset(name)
+    config = load_config(name)
     optimizer, objective = config.optimizer, config.objective
     assert (optimizer.name, optimizer.warmup_steps, optimizer.decay_power) == ("adamw", 10_000, 1.0)
     assert (optimizer.beta_1, optimizer.beta_2, optimizer.epsilon) == (0.9, 0.999, 1e-6)
@@ -124,7 +107,7 @@ def test_settings_common_to_all_sizes_are_those_of_the_paper(name):
 
 @pytest.mark.parametrize(("electra", "bert"), PAIRS)
 def test_bert_and_electra_presets_of_a_size_differ_only_in_objective_masking_and_steps(electra, bert):
-    electra, bert = preset(electra).model_dump(), preset(bert).model_dump()
+    electra, bert = load_config(electra).model_dump(), load_config(bert).model_dump()
     assert (electra.pop("objective")["name"], bert.pop("objective")["name"]) == ("electra", "bert_mlm")
     rule = {"mask_token_fraction": 0.8, "random_token_fraction": 0.1}
     assert bert.pop("masking") == electra.pop("masking") | rule
@@ -135,7 +118,7 @@ def test_bert_and_electra_presets_of_a_size_differ_only_in_objective_masking_and
 # The steps are rounded to thousands.
 @pytest.mark.parametrize(("electra", "bert"), PAIRS[3:])
 def test_bert_and_electra_ablations_of_a_width_cost_the_same_in_the_paper_convention(electra, bert):
-    one, other = (float(cost_of(preset(name)).paper) for name in (electra, bert))
+    one, other = (float(cost_of(load_config(name)).paper) for name in (electra, bert))
     assert other == pytest.approx(one, rel=500 / 1_013_000)
 
 
@@ -143,9 +126,9 @@ def test_bert_and_electra_ablations_of_a_width_cost_the_same_in_the_paper_conven
 def test_the_costs_in_the_documentation_are_those_of_the_presets(electra, bert):
     shown, steps = [], []
     for convention in ("paper", "hardware"):
-        costs = [float(cost_of(preset(name)).flops(convention)) for name in (electra, bert)]
+        costs = [float(cost_of(load_config(name)).flops(convention)) for name in (electra, bert)]
         shown.append(", ".join(f"{cost:.4g}".replace("e+", "e") for cost in costs))
-        steps.append(f"{int(costs[0] // float(RunCost(preset(bert)).of_step(1).flops(convention))):,}")
+        steps.append(f"{int(costs[0] // float(RunCost(load_config(bert)).of_step(1).flops(convention))):,}")
     row = f"| `{electra}`, `{bert}` | {shown[0]} | {shown[1]} | {', '.join(steps)} |"
     assert row in DOCUMENTATION.read_text(encoding="utf-8")
 
@@ -162,7 +145,7 @@ def num_parameters(shapes: dict[str, tuple[int, ...]]) -> int:
     ("size", "params"), [("small", "14M"), *(pytest.param(*each, marks=pytest.mark.slow) for each in LARGER)]
 )
 def test_the_parameters_in_the_documentation_follow_from_the_sizes(size, params):
-    config = preset(size)
+    config = load_config(size)
     sizes, generator = config.encoder, config.objective.generator.encoder(config.encoder)
     masked_lm = ("generator_predictions/",)
     encoder, bert = (num_parameters(network_shapes(sizes, heads)) for heads in ((), masked_lm))

@@ -42,38 +42,29 @@ def test_bucket_lengths_end_with_the_maximum():
     assert bucket_lengths(6) == (6,)
 
 
-def test_an_epoch_has_each_row_once_and_fills_its_last_batch(features):
+def test_an_epoch_has_each_row_once_in_an_order_of_its_own_and_fills_its_last_batch(features):
     order = training_order(features, batch_size=4, seed=5, num_steps=6)
     assert order.shape == (6, 4)
     for epoch in (order[:3], order[3:]):
         rows = epoch.ravel()
         assert sorted(rows[rows >= 0]) == list(range(11)) and (rows == -1).sum() == 1
-
-
-def test_epochs_and_seeds_differ_in_order(features):
-    order = training_order(features, batch_size=4, seed=5, num_steps=6)
-    other = training_order(features, batch_size=4, seed=6, num_steps=6)
-    assert order.tolist() != other.tolist() and order[:3].tolist() != order[3:].tolist()
+    assert order[:3].tolist() != order[3:].tolist()
     assert order[:4].tolist() == training_order(features, batch_size=4, seed=5, num_steps=4).tolist()
+    assert order.tolist() != training_order(features, batch_size=4, seed=6, num_steps=6).tolist()
 
 
 def test_evaluation_reads_the_longest_rows_first(features):
     assert evaluation_order(features, 4).tolist() == [[3, 6, 9, 1], [5, 4, 10, 8], [2, 7, 0, -1]]
 
 
-def test_a_batch_is_padded_to_the_first_length_that_its_longest_row_fits_into(features):
+def test_a_batch_is_padded_to_the_first_length_that_its_longest_row_fits_into_with_rows_of_zeros(features):
     first, second = read(features, np.array([[2, 5], [1, -1]]))
     assert first["input_ids"].tolist() == [[102] * 5 + [0] * 11, [105] * 16]
     assert first["input_mask"].sum(axis=1).tolist() == [5, 16]
     assert second["input_ids"].shape == (2, 24)
-
-
-def test_a_padding_row_is_all_zeros(features):
-    (batch,) = read(features, np.array([[1, -1]]))
-    assert batch["row_weights"].tolist() == [1.0, 0.0] and batch["row_index"].tolist() == [1, -1]
-    assert batch["label_ids"].tolist() == [7, 0]
-    for name in ("input_ids", "input_mask", "segment_ids", "label_weights"):
-        assert not batch[name][1].any()
+    assert second["row_weights"].tolist() == [1.0, 0.0] and second["row_index"].tolist() == [1, -1]
+    assert second["label_ids"].tolist() == [7, 0]
+    assert not any(second[name][1].any() for name in ("input_ids", "input_mask", "segment_ids", "label_weights"))
 
 
 def test_replicas_and_workers_read_consecutive_parts_of_a_batch(features):

@@ -15,6 +15,7 @@ from electra_tf.data.manifest import Manifest
 from electra_tf.data.mixture import open_mixture
 from electra_tf.data.pretraining_input import training_batches
 from electra_tf.text.vocabulary import BERT_TEXT
+from tests.data.test_records import fixed_length_record
 from tests.toy import VOCABULARY
 
 
@@ -31,16 +32,16 @@ def refusal(directory, config) -> str:
     return message
 
 
-def authors_record(ids: list[int], length: int = 10) -> bytes:
-    example = tf.train.Example()
-    padding = [0] * (length - len(ids))
-    for name, values in (
-        ("input_ids", ids + padding),
-        ("input_mask", [1] * len(ids) + padding),
-        ("segment_ids", [0] * 3 + [1] * (len(ids) - 3) + padding),
-    ):
-        example.features.feature[name].int64_list.value.extend(values)
-    return example.SerializeToString()
+def authors_record(ids: list[int], **others: list[int]) -> bytes:
+    padding, segments = [0] * (10 - len(ids)), [0] * 3 + [1] * (len(ids) - 3)
+    rows = {"input_ids": ids, "input_mask": [1] * len(ids), "segment_ids": segments}
+    return fixed_length_record(**{name: values + padding for name, values in rows.items()}, **others)
+
+
+def write_shard(directory: Path, number: int, *records: bytes) -> None:
+    with tf.io.TFRecordWriter(str(directory / f"pretrain_data.tfrecord-{number}-of-2")) as writer:
+        for record in records:
+            writer.write(record)
 
 
 @pytest.fixture
@@ -48,10 +49,8 @@ def authors_directory(directory):
     """The output of the authors' builder, numbered record files without a manifest, and a vocabulary."""
     for file in [*directory.glob("*.tfrecord"), directory / "manifest.json"]:
         file.unlink()
-    for number, rows in enumerate([[[2, 7, 3, 8, 3], [2, 9, 3]], [[2, 10, 3, 11, 12, 3]]]):
-        with tf.io.TFRecordWriter(str(directory / f"pretrain_data.tfrecord-{number}-of-2")) as writer:
-            for ids in rows:
-                writer.write(authors_record(ids))
+    write_shard(directory, 0, authors_record([2, 7, 3, 8, 3]), authors_record([2, 9, 3]))
+    write_shard(directory, 1, authors_record([2, 10, 3, 11, 12, 3]))
     return directory
 
 
@@ -135,17 +134,14 @@ def test_records_of_two_layouts_do_not_mix(authors_directory, tmp_path, write_da
         UserError, match=f"{ours}/train-00000-of-00003.tfrecord has another layout than {authors_directory}"
     ):
         open_mixture({authors_directory: 1, ours: 2}, tiny_config())
-    mixed = open_mixture(
-        {authors_directory: 1, shutil.copytree(authors_directory, tmp_path / "copy"): 2}, tiny_config()
-    )
+    copy = shutil.copytree(authors_directory, tmp_path / "copy")
+    mixed = open_mixture({authors_directory: 1, copy: 2}, tiny_config())
     assert mixed.token_counts is None and mixed.train.num_examples == (2, 1, 2, 1)
 
 
 def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_directory, tiny_config):
     before = open_data(authors_directory, tiny_config()).data_hash
-    with tf.io.TFRecordWriter(str(authors_directory / "pretrain_data.tfrecord-1-of-2")) as writer:
-        writer.write(authors_record([2, 13, 3]))
-        writer.write(authors_record([2, 14, 3]))
+    write_shard(authors_directory, 1, authors_record([2, 13, 3]), authors_record([2, 14, 3]))
     assert open_data(authors_directory, tiny_config()).data_hash != before
 
 
@@ -170,23 +166,20 @@ def test_shards_of_the_authors_that_are_missing_or_surplus_are_named(
 
 
 def test_shards_that_the_authors_builder_leaves_empty_are_named(authors_directory, tiny_config, caplog):
-    for number in range(2):
-        with tf.io.TFRecordWriter(str(authors_directory / f"pretrain_data.tfrecord-{number}-of-2")) as writer:
-            for ids in [[2, 7, 3]][number:]:
-                writer.write(authors_record(ids))
-    assert open_data(authors_directory, tiny_config()).train.num_examples == (1,)
+    write_shard(authors_directory, 1)
+    assert open_data(authors_directory, tiny_config()).train.num_examples == (2,)
     assert "pretrain_data.tfrecord-1-of-2" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize(
-    ("feature", "ids", "named"),
-    [("masked_lm_positions", [2, 7, 3], "masked_lm_positions"), ("labels", [2, 4, 3], "[MASK]")],
+    ("record", "named"),
+    [
+        (authors_record([2, 7, 3], masked_lm_positions=[1]), "masked_lm_positions"),
+        (authors_record([2, 4, 3], labels=[1]), "[MASK]"),
+    ],
 )
-def test_records_that_are_masked_already_are_refused(authors_directory, tiny_config, feature, ids, named):
-    example = tf.train.Example.FromString(authors_record(ids))
-    example.features.feature[feature].int64_list.value.extend([1])
-    with tf.io.TFRecordWriter(str(authors_directory / "pretrain_data.tfrecord-0-of-2")) as writer:
-        writer.write(example.SerializeToString())
+def test_records_that_are_masked_already_are_refused(authors_directory, tiny_config, record, named):
+    write_shard(authors_directory, 0, record)
     message = refusal(authors_directory, tiny_config())
     assert named in message and "pretrain_data.tfrecord-0-of-2" in message
 

@@ -52,44 +52,30 @@ def contexts(num_pipelines: int, num_replicas: int) -> list[tf.distribute.InputC
     return [tf.distribute.InputContext(num_pipelines, index, num_replicas) for index in range(num_pipelines)]
 
 
-def records_of(data, count: int, seed: int = 3, first: int = 0) -> list[bytes]:
-    return list(shuffled_records(data.train, seed, first).take(count).as_numpy_iterator())
+def records_of(data, count: int, first: int = 0) -> list[bytes]:
+    return list(shuffled_records(data.train, 3, first).take(count).as_numpy_iterator())
 
 
 @pytest.fixture(scope="module")
 def stream(data) -> list[bytes]:
-    """The records of ten epochs."""
-    return records_of(data, 120)
+    """The records of four epochs."""
+    return records_of(data, 48)
 
 
 def test_every_epoch_visits_every_example_exactly_once(data, stream):
     on_disk = Counter(tf.data.TFRecordDataset(list(data.train.files)).as_numpy_iterator())
     assert len(on_disk) == 12
-    assert all(Counter(stream[start : start + 12]) == on_disk for start in range(0, 120, 12))
+    assert all(Counter(stream[start : start + 12]) == on_disk for start in range(0, 48, 12))
 
 
-def test_epochs_and_seeds_differ_in_order(data, stream):
-    shards = [list(tf.data.TFRecordDataset(file).as_numpy_iterator()) for file in data.train.files]
-    shard_of = {record: shard for shard, records in enumerate(shards) for record in records}
-    epochs = [stream[start : start + 12] for start in range(0, 120, 12)]
-    shard_orders = {tuple(dict.fromkeys(shard_of[record] for record in epoch)) for epoch in epochs}
-    example_orders = {tuple(record for record in epoch if shard_of[record] == 0) for epoch in epochs}
-    assert records_of(data, 12, seed=4) != stream[:12]
-    # Of 10 draws from 6 and from 120 orders; all alike has a chance of 6^-9.
-    assert len(shard_orders) >= 2
-    assert len(example_orders) >= 5
-
-
-@pytest.mark.parametrize("first", [1, 11, 12, 35])
+@pytest.mark.parametrize("first", [1, 12, 35])
 def test_reading_can_start_at_any_example(data, stream, first):
     assert records_of(data, 8, first=first) == stream[first : first + 8]
 
 
 def test_batch_k_does_not_depend_on_the_first_step(data):
     # Ten batches of five cross the borders of four epochs of twelve.
-    whole = train(data, 0, 10, batch_size=5)
-    for first_step in (1, 7):
-        assert same(train(data, first_step, 3, batch_size=5), whole[first_step : first_step + 3])
+    assert same(train(data, 7, 3, batch_size=5), train(data, 0, 10, batch_size=5)[7:])
 
 
 def test_the_masked_fraction_goes_from_the_first_number_to_the_second_over_the_steps(data):
