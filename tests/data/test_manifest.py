@@ -30,8 +30,6 @@ def manifest(**changes) -> Manifest:
         "strip_accents": False,
         "seed": 3,
         "held_out_fraction": 0.25,
-        "language": "de",
-        "keep_disambiguation_pages": True,
         "inputs": (InputFile(format="text", compression="gzip", name="a[\n1,  2].txt", num_bytes=90),),
         "counts": Counts(**{**dict.fromkeys(Counts.model_fields, 7), "num_documents_skipped": {"redirects": 3}}),
         "splits": {"train": Split(num_documents=1, num_examples=2, num_tokens=24, shards=(shard,))},

@@ -24,7 +24,6 @@ VOCABULARY = MaskingVocabulary(
 WITH_REPLACEMENT = {"selection": "with_replacement"}
 DISTINCT = [{"scheme": scheme} for scheme in ("uniform", "rare_tokens", "span", "whole_word")]
 every_scheme = pytest.mark.parametrize("scheme", [*DISTINCT, WITH_REPLACEMENT], ids=lambda given: [*given.values()][0])
-every_distinct_scheme = pytest.mark.parametrize("scheme", DISTINCT, ids=lambda given: given["scheme"])
 
 LONG_SPANS = {"scheme": "span", "span_end_probability": 1e-6, "max_span_length": 10**6}
 
@@ -86,17 +85,12 @@ def test_no_more_tokens_are_selected_than_there_are_slots():
     assert masked(rows(sentence(13), length=13), masked_fraction=0.195)["masked_lm_weights"].tolist() == [[1.0, 1.0]]
 
 
-@every_distinct_scheme
-def test_all_candidates_are_selected_if_there_are_fewer_than_k(scheme):
-    # k = round(0.5 * 6) = 3, with two candidates.
-    assert chosen(rows([CLS, 7, SEP, 8, SEP, SEP], length=9), masked_fraction=0.5, **scheme) == [[1, 3]]
-
-
 @every_scheme
-def test_a_row_without_candidates_has_zero_weights(scheme):
-    batch = rows([CLS, SEP], [], [MASK, MASK, MASK], [CLS, 7, SEP], length=20)
-    result = masked(batch, mask_token_fraction=1.0, **scheme)
-    assert result["masked_lm_weights"].tolist() == [[0.0] * 3] * 3 + [[1.0, 0.0, 0.0]]
+def test_slots_beyond_the_candidates_have_zero_weights(scheme):
+    # Of the last row k is round(0.5 * 6) = 3, with two candidates.
+    batch = rows([CLS, SEP], [], [MASK, MASK, MASK], [CLS, 7, SEP, 8, SEP, SEP], length=9)
+    result = masked(batch, masked_fraction=0.5, mask_token_fraction=1.0, **scheme)
+    assert result["masked_lm_weights"].tolist() == [[0.0] * 4] * 3 + [[1.0, 1.0, 0.0, 0.0]]
     assert np.array_equal(result["masked_input_ids"][:3], batch["input_ids"][:3])
 
 
@@ -235,11 +229,11 @@ def test_the_tokens_of_a_span_are_shown_in_one_way():
 @pytest.mark.parametrize(
     ("row", "masked_fraction", "expected"),
     [
-        pytest.param(words(2, 2, 2, 2), 0.3, {(1, 2), (3, 4), (5, 6), (7, 8)}, id="fewer_if_words_do_not_add_up"),
+        (words(2, 2, 2, 2), 0.3, {(1, 2), (3, 4), (5, 6), (7, 8)}),  # fewer than k if words do not add up
         # The word of four pieces never fits; the second word does not fit after the last two.
-        pytest.param(words(4, 2, 1, 1), 0.3, {(5, 6, 7), (5, 6, 8), (7, 8)}, id="a_word_that_does_not_fit_is_skipped"),
-        pytest.param(words(3, 4), 0.2, {()}, id="nothing_if_no_word_fits"),
-        pytest.param([21, SEP, 22, 10], 0.2, {(1,), (3,), (4,)}, id="a_continuation_after_a_separator_begins_a_word"),
+        (words(4, 2, 1, 1), 0.3, {(5, 6, 7), (5, 6, 8), (7, 8)}),
+        (words(3, 4), 0.2, {()}),
+        ([21, SEP, 22, 10], 0.2, {(1,), (3,), (4,)}),  # a continuation after a separator begins a word
     ],
 )
 def test_whole_words_are_selected(row, masked_fraction, expected):

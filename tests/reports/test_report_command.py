@@ -1,5 +1,6 @@
-"""electra-tf report for three runs, of which two differ only in their seed."""
+"""electra-tf report for runs and fine-tunings, finished or not."""
 
+import json
 import math
 
 import pytest
@@ -133,14 +134,55 @@ def test_a_file_is_replaced_only_with_overwrite(runs, capsys, flag):
     assert read_bytes("ram://reports/notes") != b"mine"
 
 
+@pytest.fixture
+def write_finetuning(tmp_path):
+    """`write_finetuning("topics", {3: [0.5, 0.75]})`: a directory with the dev accuracy of seeds at steps 4, 8, ...
+
+    A finished fine-tuning has results of its last step but one, with these test scores, and a summary.
+    """
+
+    def build(name: str, seeds: dict[int, list[float]], tested: float | None = None) -> str:
+        directory = tmp_path / "ft" / name
+        for seed, values in seeds.items():
+            place = directory / f"seed_{seed}"
+            place.mkdir(parents=True)
+            (place / "config.yaml").write_text("name: classification\ntask: {kind: classification}\n")
+            lines = [{"step": 2, "split": "train", "loss": 96.0, "classification": 3.0 + seed}]
+            for step, value in enumerate(values, 1):
+                lines.append({"step": 4 * step, "split": "held_out", "f1": None, "accuracy": value, "loss": 2.0 + seed})
+            (place / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            if tested is not None:
+                metrics = {"accuracy": values[-2], "f1": None}
+                result = {"step": 4 * len(values) - 4, "metrics": metrics, "test": {"metrics": {"accuracy": tested}}}
+                (place / "result.json").write_text(json.dumps(result))
+        if tested is not None:
+            (directory / "summary.json").write_text(json.dumps({"primary_metric": "accuracy"}))
+        return str(directory)
+
+    return build
+
+
+def test_fine_tunings_have_the_median_and_range_of_each_score_over_the_finished_seeds(write_finetuning, rows):
+    topics = write_finetuning("topics", {3: [0.25, 0.5], 5: [0.75, 0.5], 6: [0.5, 0.5]}, tested=0.125)
+    assert rows(topics, write_finetuning("running", {2: [0.5]})) == [
+        ["fine-tuning", "finished seeds", "accuracy", "test accuracy"],
+        ["ft/topics", "3, 5, 6", "0.500 (0.250 to 0.750)", "0.125"],
+        ["ft/running", "", "", ""],
+    ]
+
+
 @pytest.mark.parametrize(
-    ("flag", "message"),
+    ("flags", "message"),
     [
-        ("--score=rte", "rte"),
-        ("--metric=masked_lm_acuracy", "'masked_lm_acuracy'; there are: masked_lm_accuracy, replaced_token_auc"),
+        ("{run} --score=rte", "rte"),
+        ("{run} --metric=masked_lm_acuracy", "'masked_lm_acuracy'; there are: masked_lm_accuracy, replaced_token_auc"),
+        ("{topics} {run}", "topics is a fine-tuning, but {run} is not"),
+        ("{topics} --picture=curves.png", "--picture has no effect with fine-tunings"),
+        ("{topics} --metric=accuracy", "--metric has no effect with fine-tunings"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_status_2(runs, capsys, flag, message):
-    assert report.main([*runs, flag]) == 2
+def test_a_mistake_is_one_line_and_exit_status_2(write_finetuning, runs, capsys, flags, message):
+    paths = {"topics": write_finetuning("topics", {3: [0.25]}), "run": runs[0]}
+    assert report.main(flags.format(**paths).split()) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert message in line
+    assert message.format(**paths) in line

@@ -65,16 +65,11 @@ assert "tensorflow" not in sys.modules and "tensorflow.python" not in sys.module
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-ERRORS = [
-    (request(name="other", text=["a"]), "NOT_FOUND", "Servable not found for request: Latest(other)"),
-    (request(texts=["a"]), "INVALID_ARGUMENT", "Sent extra: {texts}"),
-]
-
-
-@pytest.mark.parametrize("sent, code, details", ERRORS)
-def test_a_wrong_request_is_answered_with_a_status(stub, sent, code, details):
-    status = status_of(stub.Predict, sent)
-    assert status[0] == code and details in status[1]
+def test_a_wrong_request_is_answered_with_a_status(stub):
+    code, details = status_of(stub.Predict, request(name="other", text=["a"]))
+    assert code == "NOT_FOUND" and details.startswith("Servable not found for request: Latest(other)")
+    code, details = status_of(stub.Predict, request(texts=["a"]))
+    assert code == "INVALID_ARGUMENT" and "Sent extra: {texts}" in details
 
 
 def test_only_requested_outputs_are_returned(stub):

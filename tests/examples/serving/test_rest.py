@@ -1,4 +1,4 @@
-"""REST: rows and columns in and out, errors as objects, metadata and status; the program as a whole."""
+"""REST: rows and columns in and out, errors as objects, metadata and status; the program, and the server's files."""
 
 import functools
 import json
@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 import rest_client
 import serve_locally
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
 
 from tests.byte_level import byte_level
+
+SERVING = Path(serve_locally.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +109,30 @@ def test_the_module_leaves_the_weights_of_its_importer_free():
 
 @pytest.mark.slow
 def test_the_program_serves_until_a_signal_ends_it(toy_export):
-    program = Path(serve_locally.__file__)
-    command = [sys.executable, str(program), toy_export, "--model_name=toy", "--port=0", "--rest_api_port=0"]
+    program = [sys.executable, serve_locally.__file__]
+    command = [*program, toy_export, "--model_name=toy", "--port=0", "--rest_api_port=0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": ""}) as process:
         assert process.stdout.readline() == "toy version 3: signatures serving_default, weigh\n"
         address = re.search(r"REST on (http://\S+?)/v1", process.stdout.readline())[1]
         assert predict(address, {"inputs": ["a b"]})[1]["outputs"]["num_words"] == [2]
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
+
+
+def test_the_server_finds_the_model_by_its_configuration():
+    text = (SERVING / "models.config").read_text()
+    (model,) = text_format.Parse(text, model_server_config_pb2.ModelServerConfig()).model_config_list.config
+    assert (model.name, model.base_path, model.model_platform) == ("electra", "/models/electra", "tensorflow")
+    assert model.model_version_policy.latest.num_versions == 1
+
+
+def test_batches_of_any_size_are_allowed_and_masks_are_not_padded_with_ones():
+    values = dict(re.findall(r"^(\w+) \{ value: (\d+) \}", (SERVING / "batching.config").read_text(), re.MULTILINE))
+    assert values.pop("max_batch_size") == "128"
+    # Neither allowed_batch_sizes nor pad_variable_length_inputs.
+    assert values.keys() == {"batch_timeout_micros", "num_batch_threads", "max_enqueued_batches"}
+
+
+def test_metrics_are_served_for_prometheus():
+    config = (SERVING / "monitoring.config").read_text().split("\n", 1)[1]
+    assert config.startswith('prometheus_config {\n  enable: true\n  path: "/monitoring/prometheus/metrics"')
