@@ -1,5 +1,3 @@
-"""Configuration files: parents, overrides, and mistakes in them."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""The shipped configurations load, and have the numbers of the paper or of the authors' code."""
-
 import math
 from pathlib import Path
 

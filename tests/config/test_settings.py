@@ -1,5 +1,3 @@
-"""The range of each setting, and settings that exclude each other."""
-
 import json
 
 import pytest

@@ -14,15 +14,11 @@ def test_an_empty_batch_fits_its_specs_and_is_all_zeros():
 
 def test_word_tokens_exclude_special_tokens_and_padding():
     batch = {
-        "input_mask": tf.constant([[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1], [0] * 7]),
+        "input_mask": tf.constant([[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0], [1] * 7, [0] * 7]),
         "segment_ids": tf.constant([[0, 0, 0, 1, 1, 1, 0], [0] * 7, [0, 0, 0, 0, 0, 1, 1], [0] * 7]),
     }
-    assert word_tokens(batch).numpy().astype(int).tolist() == [
-        [0, 1, 0, 1, 1, 0, 0],
-        [0, 1, 1, 0, 0, 0, 0],
-        [0, 1, 1, 1, 0, 1, 0],
-        [0] * 7,
-    ]
+    expected = [[0, 1, 0, 1, 1, 0, 0], [0, 1, 1, 0, 0, 0, 0], [0, 1, 1, 1, 0, 1, 0], [0] * 7]
+    assert word_tokens(batch).numpy().astype(int).tolist() == expected
 
 
 def test_word_tokens_of_packed_examples_exclude_the_special_tokens_of_each_sequence():

@@ -33,21 +33,12 @@ def test_packed_examples_have_positions_that_begin_anew_with_each_sequence():
         records.padding_example("packed", 10),
     ]
     batch = records.parse_examples(tf.constant(serialized), max_seq_length=10, is_packed=True)
-    assert batch["input_ids"].numpy()[0].tolist() == [101, 7, 102, 101, 8, 9, 102, 6, 102, 0]
-    assert batch["input_mask"].numpy().sum(axis=1).tolist() == [9, 5, 2, 0]
-    assert batch["segment_ids"].numpy().tolist() == [
-        [0, 0, 0, 0, 0, 0, 0, 1, 1, 0],
-        [0, 0, 0, 1, 1, 0, 0, 0, 0, 0],
-        [0] * 10,
-        [0] * 10,
-    ]
-    assert batch["position_ids"].numpy().tolist() == [
-        [0, 1, 2, 0, 1, 2, 3, 4, 5, 0],
-        [0, 1, 2, 3, 4, 0, 0, 0, 0, 0],
-        [0, 1, 0, 0, 0, 0, 0, 0, 0, 0],
-        [0] * 10,
-    ]
-    assert {tensor.dtype for tensor in batch.values()} == {tf.int32}
+    rows = {name: values.numpy().tolist() for name, values in batch.items()}
+    assert rows["input_ids"][0] == [101, 7, 102, 101, 8, 9, 102, 6, 102, 0]
+    assert [sum(row) for row in rows["input_mask"]] == [9, 5, 2, 0]
+    assert rows["segment_ids"] == [[0] * 7 + [1, 1, 0], [0] * 3 + [1, 1] + [0] * 5, [0] * 10, [0] * 10]
+    assert rows["position_ids"][:2] == [[0, 1, 2, 0, 1, 2, 3, 4, 5, 0], [0, 1, 2, 3, 4, 0, 0, 0, 0, 0]]
+    assert rows["position_ids"][2:] == [[0, 1] + [0] * 8, [0] * 10]
 
 
 @pytest.mark.parametrize("is_packed", [False, True])

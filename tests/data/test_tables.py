@@ -1,5 +1,3 @@
-"""Tables: lines in messages, quotes in TSV, types of values. (What uses the tables has the other tests.)"""
-
 from decimal import Decimal
 
 import pytest

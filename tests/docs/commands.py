@@ -39,14 +39,8 @@ def run_blocks(blocks: list[tuple[str, str]], directory: Path) -> str:
             parts[-1] = text
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PROJECT), "PYTHONUNBUFFERED": "1"}
-    answer = subprocess.run(
-        [sys.executable, "-"],
-        input="\n".join(parts),
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    settings = {"cwd": directory, "env": environment, "capture_output": True, "text": True}
+    answer = subprocess.run([sys.executable, "-"], input="\n".join(parts), **settings)
     assert answer.returncode == 0, answer.stdout[-2000:] + answer.stderr[-4000:]
     return answer.stdout
 

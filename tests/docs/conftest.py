@@ -15,23 +15,39 @@ from tests.docs.commands import PROJECT
 STEPS = "--set train.num_steps=2 --set train.batch_size=4 --set data.max_seq_length=16"
 
 
+def write_glue(directory: Path, a: str, b: str) -> None:
+    """The official files of the paper's eight tasks, with four rows each of these two texts."""
+    stsb = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    mnli = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2\tlabel1\tgold_label"
+    entailment = [f"0\t{a}\t{b}\t{x}entailment" for x in ("", "not_")]
+    files = {
+        "CoLA": (None, [f"g\t{label}\t\t{a}" for label in (0, 1)]),
+        "SST-2": ("sentence\tlabel", [f"{a}\t{label}" for label in (0, 1)]),
+        "MRPC": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", [f"{label}\t1\t2\t{a}\t{b}" for label in (0, 1)]),
+        "STS-B": (stsb, [f"0\tg\tf\t2012\t1\tn\tn\t{a}\t{b}\t{score}" for score in (1.0, 4.5)]),
+        "QQP": ("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", [f"0\t1\t2\t{a}\t{b}\t{i}" for i in (0, 1)]),
+        "MNLI": (mnli, [f"0\t1\t1\tg\tb\tb\tp\tp\t{a}\t{b}\tn\t{label}" for label in ("neutral", "entailment")]),
+        "QNLI": ("index\tquestion\tsentence\tlabel", entailment),
+        "RTE": ("index\tsentence1\tsentence2\tlabel", entailment),
+    }
+    for task, (header, rows) in files.items():
+        (directory / task).mkdir(parents=True)
+        for split in ("train", "dev_matched", "dev_mismatched") if task == "MNLI" else ("train", "dev"):
+            lines = [header] * (header is not None) + rows * 2
+            (directory / task / f"{split}.tsv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
 @pytest.fixture
 def inputs(tmp_path, tiny_pretrained) -> Path:
     """A directory with RUN, tasks of GLUE, files of labelled texts, and pairs."""
     (tmp_path / "RUN").symlink_to(tiny_pretrained)
-    mrpc = [f"{n % 2}\t{n}\t{n + 50}\tw5 w{6 + n}\tw7 w{8 + n}" for n in range(6)]
-    stsb = [f"{n}\tw5 w{6 + n}\tw7 w{8 + n}\t{n / 2}" for n in range(6)]
+    write_glue(tmp_path / "GLUE", "w5 w6", "w7 w8")
     topics = ["title,body,topic", *(f"w{5 + n},w6 w{7 + n},{('art', 'sport')[n % 2]}" for n in range(6))]
     pairs = ["question,answer", *(f"w{5 + n},w{6 + n}" for n in range(6))]
     contents = {"new.jsonl": ['{"body": "w6 w7"}', '{"body": "w9"}']}
-    for split in ("train", "dev"):
-        contents[f"GLUE/MRPC/{split}.tsv"] = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *mrpc]
-        contents[f"GLUE/STS-B/{split}.tsv"] = ["index\tsentence1\tsentence2\tscore", *stsb]
     contents |= {"train.csv": topics, "dev.csv": topics, "test.csv": topics, "pairs.csv": pairs, "pairs_dev.csv": pairs}
     for name, lines in contents.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        (tmp_path / name).write_text("\n".join([*lines, ""]), encoding="utf-8")
     return tmp_path
 
 

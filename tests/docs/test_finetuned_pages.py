@@ -46,14 +46,11 @@ def test_the_commands_on_evaluation_score_a_run(inputs, tiny_config):
         "--seeds 0 1 2": f"--seeds 0 {STEPS} --set data.max_seq_length=13",
         "--set data.max_seq_length=64": STEPS,
     }
-    printed = run_page("evaluation", inputs, small)
-    assert '"candidates_accuracy":' in printed
+    assert '"candidates_accuracy":' in run_page("evaluation", inputs, small)
     assert json.loads((inputs / "accuracy.json").read_text())["all"]["pairs"] == 1
-    assert len((inputs / "scores.jsonl").read_text().splitlines()) == 1
     results = json.loads((inputs / "ft/small/scores.json").read_text())["results"]
     assert [row["step"] for row in results] == [1, 2]  # the milestone and the end
     assert [row[:2] for row in cells((inputs / "report.md").read_text())[1:]] == [["small", "0"]] * 2
-    assert (inputs / "ft/truecasing/summary.json").is_file()
 
 
 def test_the_commands_on_interop_convert_and_train_from_what_they_convert(finetuned_inputs, write_data, monkeypatch):

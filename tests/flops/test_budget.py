@@ -1,5 +1,3 @@
-"""The cost of runs with stages and phases, and the steps that a budget pays for."""
-
 import pytest
 
 from electra_tf.flops.budget import RunCost, Spent

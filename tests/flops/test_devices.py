@@ -1,5 +1,3 @@
-"""Published peaks, by the names that drivers and TPU VMs report and by the names of electra-tf flops --device."""
-
 import pytest
 
 from electra_tf.flops.devices import DEVICES, published_gpu_peak, published_peak, published_tpu_peak

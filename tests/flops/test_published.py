@@ -1,5 +1,3 @@
-"""The authors' thirteen numbers."""
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-"""The matrix products of a training step: by formula, and counted in the traced step."""
-
 import functools
 from collections import Counter
 from collections.abc import Iterator

@@ -35,18 +35,12 @@ def pretrained(tiny_config) -> Callable[..., tuple[Objective, StoredModel]]:
 
 
 @pytest.fixture
-def figures(monkeypatch) -> list:
-    """The figures of matplotlib that are drawn, in place of their files."""
+def panels(tmp_path, monkeypatch) -> Callable[..., dict]:
+    """`panels(*flags)`: the axes of the picture that the flags of electra-tf report draw, by title."""
     from matplotlib.figure import Figure
 
-    drawn = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: drawn.append(figure))
-    return drawn
-
-
-@pytest.fixture
-def panels(tmp_path, figures) -> Callable[..., dict]:
-    """`panels(*flags)`: the axes of the picture that the flags of electra-tf report draw, by title."""
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: figures.append(figure))
 
     def drawn(*flags: str) -> dict:
         assert report.main([*flags, f"--picture={tmp_path / 'a.png'}", "--overwrite"]) == 0

@@ -1,5 +1,3 @@
-"""The cost of a configuration as tables and text, and the speed of a run."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Minimal pairs: reading them, and the share of pairs that are scored right."""
-
 import json
 
 import numpy as np
@@ -34,7 +32,7 @@ def test_the_pairs_of_several_files_have_their_places_and_groups(write):
     assert pairs.places == [f"{first}:1", f"{first}:2", f"{second}:1"]
     assert pairs.groups == {
         "field": ["syntax", None, None],
-        "linguistics_term": [None, None, None],
+        "linguistics_term": [None] * 3,
         "UID": ["u", "v", second],
     }
 

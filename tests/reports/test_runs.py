@@ -1,5 +1,3 @@
-"""Runs are read from their directories, and grouped if they differ only in their seed."""
-
 import dataclasses
 
 import pytest

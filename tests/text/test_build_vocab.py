@@ -1,5 +1,3 @@
-"""electra-tf build-vocab: its output, its reproducibility, and the mistakes in its flags."""
-
 import os
 import subprocess
 import sys

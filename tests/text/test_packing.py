@@ -1,5 +1,3 @@
-"""Packing of texts with 3, 0 and 5 tokens."""
-
 import pytest
 import tensorflow as tf
 

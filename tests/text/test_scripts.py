@@ -1,5 +1,3 @@
-"""Scripts that BERT's cleaning damages, in text written by hand."""
-
 import pytest
 import tensorflow as tf
 

@@ -1,5 +1,3 @@
-"""Counting the words of normalized text, and training SentencePiece models on the counts."""
-
 from collections import Counter
 
 import pytest

@@ -1,5 +1,3 @@
-"""Both kinds of tokenizers behind the one interface, compared with SentencePiece's and Hugging Face's libraries."""
-
 import pytest
 import tensorflow as tf
 import tensorflow_text as tf_text

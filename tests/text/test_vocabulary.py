@@ -1,5 +1,3 @@
-"""The vocabulary file: its tokens and ids, the mistakes in it, and the settings of text that fit it."""
-
 import hashlib
 import json
 

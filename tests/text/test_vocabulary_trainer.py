@@ -1,5 +1,3 @@
-"""Counting words, choosing them, learning word pieces, and measuring the coverage of a vocabulary."""
-
 from collections import Counter
 
 import pytest

@@ -1,5 +1,3 @@
-"""The tokenizer: the ids of the authors' code, and offsets."""
-
 import json
 import lzma
 import os

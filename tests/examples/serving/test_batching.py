@@ -1,5 +1,3 @@
-"""Calls of many threads are merged and split; wrong inputs are refused."""
-
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc

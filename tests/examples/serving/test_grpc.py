@@ -1,5 +1,3 @@
-"""gRPC: the client's outputs, statuses of errors, metadata."""
-
 import subprocess
 import sys
 from pathlib import Path

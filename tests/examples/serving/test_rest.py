@@ -1,5 +1,3 @@
-"""REST: rows and columns in and out, errors as objects, metadata and status; the program, and the server's files."""
-
 import functools
 import json
 import os
