@@ -20,6 +20,7 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
         ("encoder.hidden_dropout=1.0", "encoder.hidden_dropout is 1.0"),
         ("optimizer.name=sgd", "optimizer.name is 'sgd'"),
         ("optimizer.learning_rate=.inf", "optimizer.learning_rate is inf"),
+        ("optimizer.exclude_from_weight_decay=[bias, '[(']", "optimizer.exclude_from_weight_decay"),
         ("data.max_seq_length=7", "data.max_seq_length is 7"),
         # Generators.
         ("objective.generator.kind=unigramm", "any of the expected tags: 'transformer', 'unigram', "),

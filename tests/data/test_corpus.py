@@ -97,9 +97,15 @@ def test_a_missing_file_is_named(directory, tiny_config, removed, complaint):
     assert complaint in message and str(directory) in message
 
 
-def test_another_vocabulary_than_the_runs_is_refused_with_both_values(directory, tiny_config):
-    message = refusal(directory, tiny_config(encoder={"vocab_size": 46}))
-    assert "has 47 entries, encoder.vocab_size is 46; give encoder.vocab_size=47" in message
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"encoder": {"vocab_size": 46}}, "has 47 entries, encoder.vocab_size is 46; give encoder.vocab_size=47"),
+        ({"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
+    ],
+)
+def test_a_mismatch_of_run_and_data_set_is_refused_with_both_values(directory, tiny_config, changes, complaint):
+    assert complaint in refusal(directory, tiny_config(**changes))
 
 
 @pytest.mark.parametrize("num_rows", [47, 48])

@@ -18,8 +18,8 @@ def count(*lines, **settings):
     return counter.take()
 
 
-def train(counts, vocab_size):
-    return WordPieceVocabularyTrainer(vocab_size, 99, num_unused_tokens=0).train(Counter(counts)).tokens
+def train(counts, vocab_size, num_unused_tokens=0):
+    return WordPieceVocabularyTrainer(vocab_size, 99, num_unused_tokens).train(Counter(counts)).tokens
 
 
 def test_words_are_counted_after_basic_tokenization():
@@ -56,8 +56,8 @@ def test_the_counter_and_the_tokenizer_split_words_at_the_same_characters():
 
 def test_pieces_are_ordered_by_frequency():
     # Pairs: a+##b 7, a+##a 5, ##a+##b 5; the pair with smaller ids comes first if both are equally frequent.
-    expected = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c ##a ##b ab aa aab"
-    assert " ".join(train({"aab": 5, "ab": 7, "c": 9}, vocab_size=13)) == expected
+    expected = "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK] a b c ##a ##b ab aa aab"
+    assert " ".join(train({"aab": 5, "ab": 7, "c": 9}, vocab_size=14, num_unused_tokens=1)) == expected
 
 
 @pytest.mark.parametrize(

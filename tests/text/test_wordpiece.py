@@ -70,12 +70,12 @@ def test_all_golden_lines_have_the_ids_of_the_authors_code(strip_accents, expect
     assert differing == []
 
 
-SAME_AS_OTHERS = range(0x4E20, 0x9FD0)  # ideographs, of which the first and the last stand for all
+IDEOGRAPHS = range(0x4E20, 0x9FD0)  # for which the first and the last of them stand
 
 
 @pytest.mark.parametrize(
     ("lower_case", "strip_accents", "left_out", "least"),
-    [(True, True, SAME_AS_OTHERS, 1_000), *(pytest.param(*mode, (), 21_000, marks=pytest.mark.slow) for mode in MODES)],
+    [(True, True, IDEOGRAPHS, 1_000), *(pytest.param(*mode, (), 21_000, marks=pytest.mark.slow) for mode in MODES)],
 )
 def test_plain_characters_have_the_same_ids_and_offsets_on_both_paths(
     character_vocabulary, lower_case, strip_accents, left_out, least
@@ -163,11 +163,15 @@ def test_offsets_are_the_positions_of_tokens_in_the_text(text, expected):
     pieces = ["pla", "##in", "in", ",", "fast", "«", "»", "e", "##e", "漢", "…", "ας", "ασ", "##α", "i"]
     pieces += ["\u1100", "##\u1161"]
     tokenizer = BertTokenizer(vocabulary_of(pieces))
-    # The marks of the second line do not belong to the first one.
-    rows, starts, ends = tokenizer.tokenize_with_offsets(tf.constant([text.encode(), "\u0301\u0301in".encode()]))
-    found = zip(rows.to_list()[0], starts.to_list()[0], ends.to_list()[0], strict=True)
-    assert [(text[start:end], tokenizer.vocabulary.tokens[token]) for token, start, end in found] == expected
-    assert (starts.to_list()[1], ends.to_list()[1]) == ([2], [4])
+    found = (part.to_list()[0] for part in tokenizer.tokenize_with_offsets(tf.constant([text.encode()])))
+    cuts = [(text[start:end], tokenizer.vocabulary.tokens[token]) for token, start, end in zip(*found, strict=True)]
+    assert cuts == expected
+
+
+def test_marks_at_the_start_of_a_line_do_not_belong_to_the_previous_line():
+    tokenizer = BertTokenizer(vocabulary_of(["in", "…"]))
+    _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(["…", "", "\u0301\u0301in"]))
+    assert (starts.to_list(), ends.to_list()) == ([[0], [], [2]], [[1], [], [4]])
 
 
 ODD = "aBz09 \t\n\u00a0\u202f.,'…é\u0301\u0323\u0130ıß\u00ad\u200b\x00\ufffd漢日アΣσς가\u1100"
