@@ -1,5 +1,7 @@
-"""FLOPs by formula: the presets against the documentation, and small networks against counts by hand."""
+"""FLOPs by formula: the authors' numbers, the presets in the documentation, and small networks counted by hand."""
 
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from electra_tf.config.networks import EncoderConfig
 from electra_tf.flops import hardware, paper
 from electra_tf.flops.budget import RunCost
 from electra_tf.flops.passes import HeadPass, NetworkPass
+from electra_tf.flops.published import PUBLISHED
 from electra_tf.tasks.pretrain.config import load_config
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -102,3 +105,27 @@ def test_the_paper_counts_a_look_up_as_a_product():
 def test_the_paper_counts_80_of_512_predicted_positions_for_every_length():
     head = paper.head_flops(ENCODER, HeadPass("vocabulary", "masked"), 7)
     assert head == Fraction(80, 512) * 7 * (2 * 4 * 3 + (1 + 8 + 5) * 3 + 2 * 3 * 11 + 7 * 11)
+
+
+def test_the_thirteen_published_numbers_are_reproduced_to_every_digit():
+    assert {name: float(flops) for name, flops in PUBLISHED.items()} == {
+        "elmo": 3.4114394716164127e18,
+        "xlnet": 3.856582065028608e21,
+        "gpt": 3.968752230785352e19,
+        "bert_small": 1.4187399146496e18,
+        "bert_base": 6.428335104e19,
+        "bert_large": 1.91720905883648e20,
+        "electra_small": 1.293743798272e18,
+        "electra_base": 6.424541834277683e19,
+        "electra_400k": 7.117606040895488e20,
+        "electra_1.75M": 3.113952642891776e21,
+        "roberta": 3.187221435776e21,
+        "albert": 3.113923955392512e22,
+        "t5_11b": 4.581900124212429e22,
+    }
+
+
+def test_the_formulas_do_not_import_tensorflow():
+    program = "import sys, electra_tf.flops.published, electra_tf.flops.budget; print('tensorflow' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"

@@ -5,7 +5,6 @@ import pytest
 import tensorflow as tf
 from tokenizers import Tokenizer, models, normalizers
 
-from electra_tf.config.errors import UserError
 from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import ByteLevelVocabulary, StoredTokenizer, Vocabulary, WordPieceVocabulary
 from tests.byte_level import MMBERT, MODERNBERT, byte_level
@@ -61,19 +60,6 @@ def test_special_tokens_have_the_ids_of_the_file():
     gemma = load(byte_level(MMBERT, further=("<s>", "</s>")))  # tags of HTML
     assert (gemma.cls_id, gemma.sep_id, gemma.pad_id, gemma.mask_id) == (271, 272, 273, 274)
     assert load(byte_level(("[PAD]", *MODERNBERT[1:3], "[PAD]", "[MASK]"))).unk_id == 268  # no unknown token
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (byte_level(("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[HIDE]")), r"lacks \[MASK\]"),
-        (b'{"model": ', "tokenizer.json is damaged, or no tokenizer.json"),
-        (Tokenizer(models.Unigram([("a", 0.0)])).to_str().encode(), "is one of Unigram, expected BPE"),
-    ],
-)
-def test_another_file_is_refused(content, message):
-    with pytest.raises(UserError, match=message):
-        load(content)
 
 
 def test_words_begin_with_a_space_or_are_marks():

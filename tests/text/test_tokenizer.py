@@ -3,7 +3,6 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from sentencepiece import SentencePieceProcessor
 
-from electra_tf.config.errors import UserError
 from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, TextSettings, Vocabulary, WordPieceVocabulary
 from tests.sentence_pieces import LINES, train
@@ -122,15 +121,6 @@ def test_bytes_of_a_long_run_of_unknown_characters_all_have_ids():
 def test_words_begin_at_markers_and_at_marks(whole_words):
     begins = dict(zip(whole_words.vocabulary.tokens, whole_words.vocabulary.begins_word(), strict=True))
     assert (begins["▁the"], begins["▁"], begins[","], begins["a"], begins["。"]) == (True, True, True, False, True)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"normalization_rule_name": "nmt_nfkc"}, "identity"), ({"split_by_whitespace": False}, "across a space")],
-)
-def test_a_model_that_tokenizes_otherwise_is_refused(settings, message):
-    with pytest.raises(UserError, match=f"odd.model.*{message}"):
-        Vocabulary.from_bytes(train("bpe", **settings), "odd.model")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import hashlib
 import json
 
 import pytest
+from tokenizers import Tokenizer, models
 
 from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import (
@@ -14,38 +15,46 @@ from electra_tf.text.vocabulary import (
     WordPieceVocabulary,
 )
 from electra_tf.text.vocabulary_settings import chosen_settings, require_possible_tokens
+from tests.byte_level import byte_level
+from tests.sentence_pieces import train
 
 TOKENS = ["[PAD]", "the", "[UNK]", "[CLS]", "##s", "[SEP]", "[MASK]"]
 
 
-def write(path, tokens):
-    path.write_bytes("".join(f"{token}\n" for token in tokens).encode(errors="surrogateescape"))
-    return path
+def lines(*tokens: str) -> bytes:
+    return "".join(f"{token}\n" for token in tokens).encode()
 
 
 def test_tokens_ids_and_hash_of_a_file(tmp_path):
     # A Unicode line separator within a token does not end the line.
-    path = write(tmp_path / "vocab.txt", [*TOKENS, "a\u2028b"])
-    vocabulary = Vocabulary.load(path)
+    content = lines(*TOKENS, "a\u2028b")
+    (tmp_path / "vocab.txt").write_bytes(content)
+    vocabulary = Vocabulary.load(tmp_path / "vocab.txt")
     assert vocabulary.tokens == (*TOKENS, "a\u2028b")
     assert (vocabulary.size, vocabulary.pad_id, vocabulary.unk_id) == (8, 0, 2)
     assert (vocabulary.cls_id, vocabulary.sep_id, vocabulary.mask_id) == (3, 5, 6)
-    assert vocabulary.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert vocabulary.sha256 == hashlib.sha256(content).hexdigest()
 
 
 @pytest.mark.parametrize(
-    ("tokens", "message"),
+    ("content", "message"),
     [
-        ([*TOKENS[:3], *TOKENS[4:]], r"lacks \[CLS\]"),
-        (["the", *TOKENS[:1], *TOKENS[2:]], r"\[PAD\] on line 2"),
-        (["", *TOKENS], "is damaged, or no spm.model"),
-        (["\ufeff[PAD]", *TOKENS[1:]], r"lacks \[PAD\]"),
-        (["[PAD]", "\udcff"], "is damaged, or no vocab.txt: .utf-8. codec .* position 6"),
+        (lines(*TOKENS[:3], *TOKENS[4:]), r"lacks \[CLS\]"),
+        (lines("the", *TOKENS[:1], *TOKENS[2:]), r"\[PAD\] on line 2"),
+        (lines("", *TOKENS), "is damaged, or no spm.model"),
+        (lines("\ufeff[PAD]", *TOKENS[1:]), r"lacks \[PAD\]"),
+        (b"[PAD]\n\xff\n", "is damaged, or no vocab.txt: .utf-8. codec .* position 6"),
+        (byte_level(("[UNK]", "[CLS]", "[SEP]", "[PAD]", "[HIDE]")), r"lacks \[MASK\]"),
+        (b'{"model": ', "is damaged, or no tokenizer.json"),
+        (Tokenizer(models.Unigram([("a", 0.0)])).to_str().encode(), "is one of Unigram, expected BPE"),
+        (train("bpe", normalization_rule_name="nmt_nfkc"), "identity"),
+        (train("bpe", split_by_whitespace=False), "across a space"),
     ],
+    ids=range(10),
 )
-def test_a_wrong_vocabulary_is_a_user_error(tmp_path, tokens, message):
-    with pytest.raises(UserError, match=f"vocab.txt .*{message}"):
-        Vocabulary.load(write(tmp_path / "vocab.txt", tokens))
+def test_a_wrong_vocabulary_is_a_user_error(content, message):
+    with pytest.raises(UserError, match=f"vocabulary a/path .*{message}"):
+        Vocabulary.from_bytes(content, "a/path")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +72,7 @@ def test_a_wrong_vocabulary_is_a_user_error(tmp_path, tokens, message):
     ],
 )
 def test_every_line_of_a_published_vocabulary_keeps_its_id(content, expected):
-    vocabulary = Vocabulary.from_bytes(("".join(f"{token}\n" for token in TOKENS) + content).encode(), "vocab.txt")
+    vocabulary = Vocabulary.from_bytes(lines(*TOKENS) + content.encode(), "vocab.txt")
     assert list(vocabulary.tokens[7:]) == [f"[line {each}]" if isinstance(each, int) else each for each in expected]
     assert vocabulary.unk_id == (7 if expected[0] == "[UNK]" else 2)
     assert len(set(vocabulary.tokens)) == vocabulary.size
@@ -71,7 +80,7 @@ def test_every_line_of_a_published_vocabulary_keeps_its_id(content, expected):
 
 @pytest.mark.parametrize(("num_rows", "fits"), [(6, False), (7, True), (1031, True), (1032, False)])
 def test_a_word_table_may_have_up_to_1024_rows_without_a_token(num_rows, fits):
-    vocabulary = Vocabulary.from_bytes("".join(f"{token}\n" for token in TOKENS).encode(), "vocab.txt")
+    vocabulary = Vocabulary.from_bytes(lines(*TOKENS), "vocab.txt")
     assert vocabulary.fits(num_rows) == fits
 
 
