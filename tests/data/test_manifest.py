@@ -1,71 +1,48 @@
 import hashlib
 import json
+from collections.abc import Callable
 
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.manifest import (
-    MANIFEST_FILE,
-    SCHEMA_VERSION,
-    Counts,
-    InputFile,
-    Manifest,
-    Shard,
-    Split,
-    check_matches,
-    seen_held_out_text,
-)
-from electra_tf.text.vocabulary import WordPieceVocabulary
-
-VOCABULARY = WordPieceVocabulary.from_tokens("abcdefghijk")
+from electra_tf.data.manifest import MANIFEST_FILE, InputFile, Manifest, check_matches, seen_held_out_text
+from electra_tf.text.vocabulary import Vocabulary
+from tests.toy import VOCABULARY
 
 
-def manifest(**changes) -> Manifest:
-    shard = Shard(file="train-00000-of-00001.tfrecord", num_examples=2, num_bytes=70, sha256="ff")
-    fields = {
-        "schema_version": SCHEMA_VERSION,
-        "max_seq_length": 16,
-        "vocab_size": 11,
-        "vocab_sha256": VOCABULARY.sha256,
-        "strip_accents": False,
-        "seed": 3,
-        "held_out_fraction": 0.25,
-        "inputs": (InputFile(format="text", compression="gzip", name="a[\n1,  2].txt", num_bytes=90),),
-        "counts": Counts(**{**dict.fromkeys(Counts.model_fields, 7), "num_documents_skipped": {"redirects": 3}}),
-        "splits": {"train": Split(num_documents=1, num_examples=2, num_tokens=24, shards=(shard,))},
-        "token_counts": (0, 0, 2, 2, 0, 9, 3, 0, 1, 6, 1),
-    }
-    return Manifest(**{**fields, **changes})
+@pytest.fixture(scope="module")
+def manifest(write_data, tmp_path_factory) -> Callable[..., Manifest]:
+    """`manifest(seed=3)`: that of the tiny data set, with some fields changed."""
+    written = Manifest.load(write_data(tmp_path_factory.mktemp("data") / "set"))
+    return lambda **changes: written.model_copy(update=changes)
 
 
-def with_checksum(fields: dict) -> str:
-    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
-    return json.dumps({**fields, "sha256": sha256})
+def test_a_manifest_loads_as_it_was_written(manifest, tmp_path):
+    file = InputFile(format="text", compression="gzip", name="a[\n1,  2].txt", num_bytes=90)
+    written = manifest(inputs=(file,), strip_accents=False, seed=3, templates_dropped={"lang": 7})
+    (tmp_path / MANIFEST_FILE).write_text(written.to_json())
+    assert Manifest.load(tmp_path) == written
 
 
-def test_a_manifest_loads_as_it_was_written(tmp_path):
-    (tmp_path / MANIFEST_FILE).write_text(manifest().to_json())
-    assert Manifest.load(tmp_path) == manifest()
-
-
-def test_a_manifest_without_a_version_of_unicode_has_berts(tmp_path):
+def test_a_manifest_without_a_version_of_unicode_has_berts(manifest, tmp_path):
     assert manifest(unicode=18).text_settings.unicode == 18
     fields = manifest(unicode=18).model_dump(mode="json")
     del fields["unicode"]
-    (tmp_path / MANIFEST_FILE).write_text(with_checksum(fields))
+    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    (tmp_path / MANIFEST_FILE).write_text(json.dumps({**fields, "sha256": sha256}))
     assert Manifest.load(tmp_path).text_settings.unicode == 11
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("old", "new", "complaint"),
     [
-        ("{", "manifest.json is damaged"),
-        (with_checksum(manifest().model_dump(mode="json") | {"schema_version": 3}), "another schema_version than 4: 3"),
-        (manifest().to_json().replace('"num_examples": 2', '"num_examples": 3'), "manifest.json .* sha256"),
+        ("}", "", "manifest.json is damaged"),
+        ('"schema_version": 4', '"schema_version": 3', "another schema_version than 4: 3"),
+        ('"num_shards": 0', '"num_shards": 2', "manifest.json .* sha256"),
     ],
 )
-def test_a_wrong_manifest_is_a_user_error(tmp_path, text, complaint):
-    (tmp_path / MANIFEST_FILE).write_text(text)
+def test_a_wrong_manifest_is_a_user_error(manifest, tmp_path, old, new, complaint):
+    (tmp_path / MANIFEST_FILE).write_text(manifest().to_json().replace(old, new))
     with pytest.raises(UserError, match=complaint):
         Manifest.load(tmp_path)
 
@@ -73,20 +50,27 @@ def test_a_wrong_manifest_is_a_user_error(tmp_path, text, complaint):
 @pytest.mark.parametrize(
     ("changes", "max_seq_length", "complaint"),
     [
-        ({"vocab_size": 12, "token_counts": (1,) * 12}, 16, "vocab_size 12, the run has 11"),
-        ({"vocab_sha256": "bb"}, 16, "vocab_sha256 bb, the run has 8147cdc1097c"),
-        ({}, 32, "max_seq_length 16, the run has 32"),
+        ({"vocab_size": 48}, 10, "vocab_size 48, the run has 47"),
+        ({"vocab_sha256": "bb"}, 10, "vocab_sha256 bb, the run has [0-9a-f]{64}"),
+        ({}, 32, "max_seq_length 10, the run has 32"),
     ],
 )
-def test_a_mismatch_is_a_user_error_that_names_both_values(changes, max_seq_length, complaint):
-    check_matches(manifest(), vocabulary=VOCABULARY, max_seq_length=16)
+def test_a_mismatch_is_a_user_error_that_names_both_values(manifest, changes, max_seq_length, complaint):
+    vocabulary = Vocabulary.from_bytes(VOCABULARY, "a test")
+    check_matches(manifest(), vocabulary=vocabulary, max_seq_length=10)
     with pytest.raises(UserError, match=complaint):
-        check_matches(manifest(**changes), vocabulary=VOCABULARY, max_seq_length=max_seq_length)
+        check_matches(manifest(**changes), vocabulary=vocabulary, max_seq_length=max_seq_length)
 
 
-def hold_out(formats=("sentences", "wikipedia"), **changes) -> dict:
-    inputs = tuple(InputFile(format=each, compression="", name=each, num_bytes=9) for each in formats)
-    return manifest(inputs=inputs, **changes).hold_out
+@pytest.fixture(scope="module")
+def hold_out(manifest) -> Callable[..., dict]:
+    """`hold_out(seed=4)`: the settings of a data set that decide which documents are held out."""
+
+    def build(formats=("sentences", "wikipedia"), **changes) -> dict:
+        inputs = tuple(InputFile(format=each, compression="", name=each, num_bytes=9) for each in formats)
+        return manifest(inputs=inputs, **{"seed": 3, "held_out_fraction": 0.25, **changes}).hold_out
+
+    return build
 
 
 # The build of a second data set differs from that of the first, which has `seed` 3 and `held_out_fraction` 0.25.
@@ -113,7 +97,7 @@ def hold_out(formats=("sentences", "wikipedia"), **changes) -> dict:
         ({"lower_case": False, "strip_accents": True, "text_field": "body"}, None),
     ],
 )
-def test_data_sets_that_hold_out_different_documents_are_named(changes, named):
+def test_data_sets_that_hold_out_different_documents_are_named(hold_out, changes, named):
     first, second = hold_out(), hold_out(**changes)
     seen = seen_held_out_text([("one", first), ("two", None), ("three", second)])
     assert (
@@ -123,5 +107,5 @@ def test_data_sets_that_hold_out_different_documents_are_named(changes, named):
     )
 
 
-def test_a_setting_that_an_earlier_version_did_not_record_is_taken_to_be_equal():
+def test_a_setting_that_an_earlier_version_did_not_record_is_taken_to_be_equal(hold_out):
     assert seen_held_out_text([("one", {"seed": 3}), ("two", hold_out())]) is None
