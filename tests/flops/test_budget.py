@@ -1,33 +1,28 @@
 import pytest
 
 from electra_tf.flops.budget import RunCost, Spent
-from electra_tf.flops.passes import PhaseCost
 
 
 @pytest.fixture
-def in_phases(tiny_config, monkeypatch):
-    """A run of 5 generator and 3 discriminator steps, in stages of 3 steps with 4 x 10 and 5 with 6 x 8 tokens."""
+def in_phases(tiny_config):
+    """A run of 4 generator and 4 discriminator steps, in stages of 3 steps with 4 x 10 and 5 with 6 x 8 tokens."""
     stages = [
         {"num_steps": 3, "batch_size": 4, "max_seq_length": 10},
         {"num_steps": 5, "batch_size": 6, "max_seq_length": 8},
     ]
-    config = tiny_config(stages=stages, train={"batch_size": 6}, data={"max_seq_length": 8})
-    (phase,) = config.objective.phase_costs(config)
-    generator, discriminator = phase.passes
-    phases = (PhaseCost(5, (generator,)), PhaseCost(3, (discriminator,)))
-    monkeypatch.setattr(type(config.objective), "phase_costs", lambda self, run: phases)
-    return RunCost(config), generator, discriminator
+    last = {"train": {"batch_size": 6}, "data": {"max_seq_length": 8}}
+    return tiny_config(objective={"name": "two_stage"}, stages=stages, **last)
 
 
 def test_a_run_is_split_at_the_ends_of_phases_and_stages(in_phases):
-    cost, generator, discriminator = in_phases
+    generator, discriminator = (phase.passes for phase in in_phases.objective.phase_costs(in_phases))
     assert [
         (r.first_step, r.last_step, r.phase, r.passes, r.batch_size, r.seq_length, r.max_predictions)
-        for r in cost.ranges
+        for r in RunCost(in_phases).ranges
     ] == [
-        (0, 3, 0, (generator,), 4, 10, 3),
-        (3, 5, 0, (generator,), 6, 8, 2),
-        (5, 8, 1, (discriminator,), 6, 8, 2),
+        (0, 3, 0, generator, 4, 10, 3),
+        (3, 4, 0, generator, 6, 8, 2),
+        (4, 8, 1, discriminator, 6, 8, 2),
     ]
 
 
@@ -41,7 +36,7 @@ def test_every_stage_has_the_slots_of_its_highest_masked_fraction(tiny_config):
 
 
 def test_the_cost_of_a_run_is_the_sum_of_its_steps(in_phases):
-    cost, *_ = in_phases
+    cost = RunCost(in_phases)
     for step in range(8):
         assert cost.spent(step + 1) == cost.spent(step) + cost.of_step(step + 1)
     assert cost.spent(0) == Spent()
@@ -50,7 +45,7 @@ def test_the_cost_of_a_run_is_the_sum_of_its_steps(in_phases):
 
 @pytest.mark.parametrize("convention", ["paper", "hardware"])
 def test_a_budget_equal_to_the_cost_of_some_steps_pays_for_these_steps(in_phases, convention):
-    cost, *_ = in_phases
+    cost = RunCost(in_phases)
     for step in range(1, 9):
         budget = cost.spent(step).flops(convention)
         assert cost.steps_within(budget, convention) == step
