@@ -40,9 +40,8 @@ def character_vocabulary():
 def test_tokens_are_those_of_the_authors_code(strip_accents, expected):
     lines = [json.loads(line) for line in FIXTURE.read_text().splitlines()]
     vocabulary = vocabulary_of(token for line in lines for token in line["tokens"] + line["tokens_keep_accents"])
-    result = tokens_of(
-        BertTokenizer(vocabulary, TextSettings(strip_accents=strip_accents)), [line["text"] for line in lines]
-    )
+    tokenizer = BertTokenizer(vocabulary, TextSettings(strip_accents=strip_accents))
+    result = tokens_of(tokenizer, [line["text"] for line in lines])
     differing = [line["text"] for line, tokens in zip(lines, result, strict=True) if tokens != line[expected]]
     assert len(lines) == 137
     assert differing == []
