@@ -52,6 +52,21 @@ def test_the_products_of_an_encoder_by_hand():
     }
 
 
+def test_the_operations_beside_the_products_by_hand():
+    heads = HeadPass("token", "all"), HeadPass("vocabulary", "masked")
+    parts = hardware.pass_flops(NetworkPass("network", ENCODER, heads), seq_length=7, max_predictions=6)
+    residual = (1 + 4 + 1 + 5) * 4
+    assert {name: part.forward.elementwise for name, part in parts.items()} == {
+        "segments": 0,
+        "embeddings": 7 * (2 + 5 + 4) * 3,
+        "projection": 7 * 4,
+        "attention": 2 * 7 * ((1 + 5 + 4) * 7 * 2 + 3 * 4 + residual),
+        "feed_forward": 2 * 7 * ((1 + 8) * 5 + residual),
+        "token_head": 7 * ((1 + 8) * 4 + 1),
+        "vocabulary_head": 6 * ((1 + 8 + 5) * 3 + (1 + 5 + 1) * 11),
+    }
+
+
 def test_the_products_of_the_modern_block_by_hand():
     # The second layer is local: four blocks of 2 queries, the last half empty, each with the keys of three blocks.
     settings = {"block": "modern", "global_attention_every_n_layers": 2, "local_attention": 4}
