@@ -10,7 +10,9 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import EncoderConfig
+from electra_tf.tasks.base import Task
 from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.pretrain import Objective, build_objective
@@ -25,6 +27,8 @@ from electra_tf.weights.stored_model import StoredModel
 from tests.toy import VOCABULARY, randomize
 
 TWO_LAYERS = {"num_layers": 2}
+MASKED_LM = {"name": "bert_mlm"}
+BERT = {"embedding_size": 16, "family": "bert"}  # of a hidden size of 16
 # The modern block, every setting away from its default; a generator as wide and less deep; all biases.
 MODERN = {
     "block": "modern",
@@ -46,10 +50,16 @@ BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_b
 # The heads of transformers' classes, and the task of each.
 LABELS = ("no", "maybe", "yes")
 PLAIN_ANSWERS = {"version_2": True, "joint_prediction": False, "answerable_classifier": False}
+WINDOWS = {"doc_stride": 3, "max_query_length": 5, "max_answer_length": 7, "n_best_size": 2, "null_threshold": 1.5}
 HEADS = {
-    "SequenceClassification": {"kind": "classification", "labels": LABELS, "dropout": 0.2},
-    "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a"), "dropout": 0.2},
-    "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS},
+    "SequenceClassification": {
+        "kind": "classification",
+        "labels": LABELS,
+        "dropout": 0.2,
+        "text_columns": ("title", "body"),
+    },
+    "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a", "B-b", "I-b"), "dropout": 0.2},
+    "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS, **WINDOWS},
     "MultipleChoice": {"kind": "multiple_choice", "dropout": 0.2},
 }
 
@@ -108,6 +118,13 @@ def networks(stored) -> dict[str, Network]:
     return {network.name: network for network in hugging_face_networks(stored(encoder=TWO_LAYERS))}
 
 
+@pytest.fixture(scope="session")
+def shapes_of_classes() -> dict[str, dict[str, list[int]]]:
+    """The shapes of each class of transformers, by the names of its tensors."""
+    fixture = Path(__file__).parents[1] / "fixtures" / "hugging_face_tensors.json"
+    return json.loads(fixture.read_text(encoding="utf-8"))
+
+
 @pytest.fixture
 def folder(networks, tmp_path) -> Callable[..., Path]:
     """`folder("generator", config={"hidden_act": "relu"})`: a folder of one network, its config and tensors changed.
@@ -115,13 +132,14 @@ def folder(networks, tmp_path) -> Callable[..., Path]:
     The entry of this program is not in its config.json. A change to None removes an entry or a tensor.
     """
 
-    def write(network: str, config: dict | None = None, tensors: dict | None = None, name: str = "") -> Path:
-        place = tmp_path / (name or network)
+    def write(network: str | Network, config: dict | None = None, tensors: dict | None = None, name: str = "") -> Path:
+        network = networks[network] if isinstance(network, str) else network
+        place = tmp_path / (name or network.name)
         place.mkdir()
-        entries = networks[network].config | {"electra_tf": None} | (config or {})
+        entries = network.config | {"electra_tf": None} | (config or {})
         (place / "config.json").write_text(json.dumps(_without_none(entries)))
         (place / "vocab.txt").write_bytes(VOCABULARY)
-        values = _without_none(networks[network].tensors | (tensors or {}))
+        values = _without_none(network.tensors | (tensors or {}))
         safetensors.numpy.save_file(values, place / "model.safetensors")
         return place
 
@@ -132,6 +150,21 @@ def _without_none(values: dict) -> dict:
     return {name: value for name, value in values.items() if value is not None}
 
 
+@pytest.fixture(scope="session")
+def run_of(tiny_config, tmp_path_factory) -> Callable[..., tuple[Objective, str]]:
+    """`run_of(objective={...})`: an objective with random weights, and the directory of its run; each made once."""
+    runs = {}
+
+    def write(step: int = 7, **changes) -> tuple[Objective, str]:
+        key = json.dumps([step, changes], sort_keys=True)
+        if key not in runs:
+            objective = random_objective(tiny_config(**changes), seed=1)
+            runs[key] = objective, write_run_of(objective, tmp_path_factory.mktemp("run"), step).path
+        return runs[key]
+
+    return write
+
+
 def random_objective(config, seed: int) -> Objective:
     """A compiled objective with random weights."""
     objective = compile_task(build_objective(config))
@@ -139,18 +172,30 @@ def random_objective(config, seed: int) -> Objective:
     return objective
 
 
-def write_run_of(objective: Objective, directory: Path, steps: tuple[int, ...] = (7,)) -> RunDirectory:
-    """A run with a checkpoint at each step, and a milestone of the last."""
+def write_run_of(objective: Objective, directory: Path, step: int = 7) -> RunDirectory:
+    """A run with a checkpoint."""
     run = RunDirectory(directory)
     run.create()
     run.write_config(objective.config)
     run.write_tokenizer(StoredTokenizer(VOCABULARY, TextSettings(strip_accents=False)))
-    checkpoints = Checkpoints(objective, run, chief=True, keep=9)
-    for step in steps:
-        objective.optimizer.iterations.assign(step)
-        checkpoints.save(step)
-    checkpoints.save(steps[-1], run.milestones)
+    objective.optimizer.iterations.assign(step)
+    Checkpoints(objective, run, chief=True, keep=1).save(step)
     return run
+
+
+def weights_of(task: Task) -> dict[str, np.ndarray]:
+    return {name: variable.numpy() for name, variable in named_variables(task).items()}
+
+
+def shapes_of(network: Network) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in network.tensors.items()}
+
+
+def refusal(call: Callable, *arguments, **options) -> str:
+    """The message of a call that is refused."""
+    with pytest.raises(UserError) as caught:
+        call(*arguments, **options)
+    return str(caught.value)
 
 
 def write_tf1_checkpoint(prefix: Path, tensors: Mapping[str, np.ndarray]) -> str:

@@ -1,4 +1,6 @@
-"""Heads for transformers' classes compute our logits, within derived bounds."""
+"""Heads of fine-tuned models: transformers' class for each, which computes our logits within derived bounds."""
+
+import json
 
 import numpy as np
 import pytest
@@ -6,7 +8,9 @@ from scipy.special import erf
 
 from electra_tf.tasks.finetune.kinds.sentence import linear_as_pairs
 from electra_tf.weights.hugging_face.heads import noted_task
-from electra_tf.weights.hugging_face.writer import hugging_face_networks
+from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
+from electra_tf.weights.source import load_trained
+from tests.weights.conftest import BERT, BIASES, HEADS, LABELS, MODERN, assert_same_weights, shapes_of
 
 ROUNDING = 2.0**-24  # of a float32, relative: half the distance to the next one
 
@@ -39,13 +43,6 @@ def test_two_layers_equal_a_linear_layer_within_its_rounding(size):
     assert np.all(np.abs(computed - z) <= 5 * ROUNDING * np.abs(z) + sums)
 
 
-def test_two_layers_scale_and_shift_a_linear_layer():
-    kernel, bias = np.array([[2.0], [-1.0], [0.5]], np.float32), np.array([0.25], np.float32)
-    layers = linear_as_pairs(kernel, bias, scale=4.0, offset=1.0)
-    x = np.array([[1.0, 0.5, -1.0], [0.0, 0.0, 0.0]], np.float32)
-    assert of_pairs(layers, x) == pytest.approx(np.array([[1 + 4 * 1.25], [1 + 4 * 0.25]]), rel=1e-6)
-
-
 @pytest.mark.parametrize("head", ["linear", "huggingface"])
 def test_regression_gives_numbers_in_the_unit_of_the_data(stored_finetuned, head):
     model = stored_finetuned({"kind": "regression", "min_value": 1.0, "max_value": 5.0, "head": head})
@@ -62,3 +59,104 @@ def test_regression_gives_numbers_in_the_unit_of_the_data(stored_finetuned, head
 def test_the_tag_scheme_is_noted(stored_finetuned):
     tagging = {"kind": "tagging", "labels": ["B-X", "I-X", "L-X", "O", "U-X"], "scheme": "bilou"}
     assert noted_task(stored_finetuned(tagging).finetuned)["scheme"] == "bilou"
+
+
+def head_shapes(family: str, ending: str, biases: dict) -> dict[str, list[int]]:
+    """The tensors beside the encoder's, of BERT those of the pooler too where its class reads it."""
+    rows = {"SequenceClassification": 3, "TokenClassification": 5, "QuestionAnswering": 2, "MultipleChoice": 1}[ending]
+    if family == "ModernBert":
+        head = {"head.dense.weight": [12, 12], "head.norm.weight": [12]}
+        head |= {"head.dense.bias": [12], "head.norm.bias": [12]} if biases else {}
+        return head | {"classifier.weight": [rows, 12], "classifier.bias": [rows]}
+    pooler = {"bert.pooler.dense.weight": [16, 16], "bert.pooler.dense.bias": [16]}
+    layer = "qa_outputs" if rows == 2 else "classifier"
+    return (pooler if rows in (1, 3) else {}) | {f"{layer}.weight": [rows, 16], f"{layer}.bias": [rows]}
+
+
+@pytest.mark.parametrize("ending", HEADS)
+@pytest.mark.parametrize(
+    ("family", "encoder", "biases"),
+    [("Electra", {}, {}), ("Bert", BERT, {}), ("ModernBert", MODERN, {}), ("ModernBert", MODERN, BIASES)],
+)
+def test_a_fine_tuned_model_is_written_as_the_class_of_its_head_and_read_back(
+    stored_finetuned, shapes_of_classes, tmp_path, family, encoder, biases, ending
+):
+    model = stored_finetuned(HEADS[ending] | {"head": "huggingface"}, **encoder | biases)
+    (network,) = hugging_face_networks(model)
+    assert network.architecture == f"{family}For{ending}"
+    shapes = shapes_of(network)
+    if family == "Electra":
+        assert shapes == shapes_of_classes[network.architecture]
+    else:
+        parts = tuple(network.layout.root + part for part in ("embeddings.", "encoder.", "layers.", "final_norm."))
+        head = {name: shape for name, shape in shapes.items() if not name.startswith(parts)}
+        assert head == head_shapes(family, ending, biases)
+    write_hugging_face(model, str(tmp_path))
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["model_max_length"] == 12  # of 13 positions
+    found = load_trained(tmp_path).finished()
+    assert_same_weights(found.weights, model.weights)
+    has_hidden = family == "ModernBert" or ending in ("SequenceClassification", "MultipleChoice")
+    expected = HEADS[ending] | {"head": "huggingface" if has_hidden else "linear"}
+    settings = found.finetuned.task.model_dump()
+    assert {name: settings[name] for name in expected} == expected and found.encoder == model.encoder
+    assert (found.finetuned.name, found.finetuned.data.max_seq_length, found.step) == ("made_up", 12, 4)
+
+
+@pytest.mark.parametrize(
+    ("ending", "encoder", "entries"),
+    [
+        (
+            "SequenceClassification",
+            {},
+            {
+                "problem_type": "single_label_classification",
+                "id2label": {"0": "no", "1": "maybe", "2": "yes"},
+                "label2id": {"no": 0, "maybe": 1, "yes": 2},
+                "classifier_dropout": 0.2,
+            },
+        ),
+        ("TokenClassification", BERT, {"label2id": {"O": 0, "B-a": 1, "I-a": 2, "B-b": 3, "I-b": 4}}),
+        ("TokenClassification", MODERN, {"classifier_dropout": 0.2}),
+        (
+            "MultipleChoice",
+            {},
+            {"summary_use_proj": True, "summary_activation": "gelu", "summary_last_dropout": 0.2},
+        ),
+    ],
+)
+def test_config_has_the_labels_and_the_dropout_of_a_head(stored_finetuned, ending, encoder, entries):
+    (network,) = hugging_face_networks(stored_finetuned(HEADS[ending] | {"head": "huggingface"}, **encoder))
+    assert {name: network.config[name] for name in entries} == entries
+
+
+def test_a_linear_head_is_written_as_two_layers_without_dropout(stored_finetuned, shapes_of_classes):
+    (network,) = hugging_face_networks(stored_finetuned({"kind": "classification", "labels": LABELS}))
+    assert shapes_of(network) == shapes_of_classes["ElectraForSequenceClassification"]
+    assert (network.architecture, network.config["classifier_dropout"]) == ("ElectraForSequenceClassification", 0.0)
+
+
+ALONE = "this is the encoder alone"
+
+
+@pytest.mark.parametrize(
+    ("task", "encoder", "architecture", "note"),
+    [
+        ({"kind": "question_answering", "version_2": True, "head_size": 9}, {}, "ElectraModel", ALONE),
+        # More labels than half of the 16 hidden units.
+        ({"kind": "multi_label", "labels": tuple(map(str, range(9)))}, {}, "ElectraModel", ALONE),
+        (HEADS["SequenceClassification"], MODERN, "ModernBertModel", f"{ALONE}. With task.head huggingface"),
+        (HEADS["TokenClassification"], MODERN, "ModernBertModel", f"{ALONE}. With task.head huggingface"),
+        (HEADS["SequenceClassification"], BERT, "ElectraForSequenceClassification", "BERT's class reads its pooler"),
+        (HEADS["MultipleChoice"], BERT, "ElectraForMultipleChoice", "BERT's class reads its pooler"),
+    ],
+)
+def test_a_head_that_transformers_lacks_leaves_the_encoder_and_one_that_bert_lacks_is_electras(
+    stored_finetuned, tmp_path, task, encoder, architecture, note
+):
+    model = stored_finetuned(task, **encoder)
+    (network,) = hugging_face_networks(model)
+    assert network.architecture == architecture and note in network.notes[0]
+    write_hugging_face(model, str(tmp_path))
+    found = load_trained(tmp_path).finished()
+    assert (found.finetuned is None) is architecture.endswith("Model")
+    assert_same_weights(found.part("electra/"), model.part("electra/"))

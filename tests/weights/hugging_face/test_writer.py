@@ -4,63 +4,30 @@ import dataclasses
 import json
 import os
 import struct
-from pathlib import Path
 
 import huggingface_hub
-import numpy as np
 import pytest
 
-from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, model_card, write_hugging_face
-from tests.toy import EQUAL_SIZES
+from electra_tf.weights.write import write_model
+from tests.toy import VOCABULARY
+from tests.weights.conftest import MASKED_LM, MODERN, refusal, shapes_of
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "hugging_face_tensors.json"
-LABELS = ("no", "maybe", "yes")
-PLAIN_ANSWERS = {"joint_prediction": False, "answerable_classifier": False}
-FILES = [
-    "README.md",
-    "config.json",
-    "model.safetensors",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-]
+FILES = sorted(
+    ["README.md", "config.json", "model.safetensors", "vocab.txt"]
+    + ["special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"]
+)
 
 
-@pytest.fixture(scope="module")
-def shapes_of() -> dict[str, dict[str, list[int]]]:
-    """The shapes of each class of transformers, by the names of its tensors."""
-    return json.loads(FIXTURE.read_text(encoding="utf-8"))
-
-
-def shapes(network) -> dict[str, list[int]]:
-    return {name: list(tensor.shape) for name, tensor in network.tensors.items()}
-
-
-def test_electra_is_written_as_a_discriminator_and_a_generator(stored, shapes_of):
+def test_electra_is_written_as_a_discriminator_and_a_generator(stored, shapes_of_classes):
     networks = hugging_face_networks(stored())
     assert [(each.name, each.architecture) for each in networks] == [
         ("discriminator", "ElectraForPreTraining"),
         ("generator", "ElectraForMaskedLM"),
     ]
     for network in networks:
-        assert shapes(network) == shapes_of[network.architecture]
-
-
-@pytest.mark.parametrize("tying", ["none", "all"])
-def test_a_generator_is_a_whole_network_for_every_tying(stored, tying):
-    generator = {"generator": EQUAL_SIZES} if tying == "all" else {}
-    discriminator, masked_lm = hugging_face_networks(stored(objective={"tying": tying, **generator}))
-    encoders = [
-        {name: tensor for name, tensor in network.tensors.items() if name.startswith("electra.")}
-        for network in (discriminator, masked_lm)
-    ]
-    assert encoders[0].keys() == encoders[1].keys()
-    equal = [np.array_equal(encoders[0][name], encoders[1][name]) for name in encoders[0]]
-    assert all(equal) if tying == "all" else not any(equal)
-    assert masked_lm.config["hidden_size"] == (16 if tying == "all" else 6)
+        assert shapes_of(network) == shapes_of_classes[network.architecture]
 
 
 def test_config_holds_each_networks_own_sizes_as_whole_numbers(stored):
@@ -78,81 +45,9 @@ def test_config_holds_each_networks_own_sizes_as_whole_numbers(stored):
     assert discriminator["electra_tf"] == {"objective": "electra", "step": 3, "data": ["abc"]}
 
 
-@pytest.mark.parametrize(
-    ("objective", "architecture"),
-    [({"generator": {"kind": "uniform"}}, "ElectraForPreTraining"), ({"name": "bert_mlm"}, "ElectraForMaskedLM")],
-)
-def test_a_model_of_one_network_is_one_class(stored, objective, architecture):
-    (network,) = hugging_face_networks(stored(objective=objective))
-    assert (network.architecture, network.config["hidden_size"]) == (architecture, 16)
-
-
-def test_only_the_encoder_is_written_if_the_authors_lack_the_objective(stored, shapes_of):
-    model, notes = stored(objective={"name": "all_tokens_mlm"}).of_authors()
-    (network,) = hugging_face_networks(model)
-    assert "copy_head" in notes[0]
-    assert shapes(network) == shapes_of["ElectraModel"]
-    assert network.config["architectures"] == ["ElectraModel"]
-
-
-@pytest.mark.parametrize(
-    ("task", "architecture", "settings"),
-    [
-        (
-            {"kind": "classification", "labels": LABELS},
-            "ElectraForSequenceClassification",
-            {
-                "problem_type": "single_label_classification",
-                "id2label": {"0": "no", "1": "maybe", "2": "yes"},
-                "label2id": {"no": 0, "maybe": 1, "yes": 2},
-                "classifier_dropout": 0.0,
-            },
-        ),
-        (
-            {"kind": "classification", "labels": LABELS, "head": "huggingface", "dropout": 0.2},
-            "ElectraForSequenceClassification",
-            {"problem_type": "single_label_classification", "classifier_dropout": 0.2},
-        ),
-        (
-            {"kind": "tagging", "labels": ("O", "B-a", "I-a", "B-b", "I-b")},
-            "ElectraForTokenClassification",
-            {"label2id": {"O": 0, "B-a": 1, "I-a": 2, "B-b": 3, "I-b": 4}},
-        ),
-        ({"kind": "question_answering", "version_2": True, **PLAIN_ANSWERS}, "ElectraForQuestionAnswering", {}),
-        (
-            {"kind": "multiple_choice", "head": "huggingface", "dropout": 0.2},
-            "ElectraForMultipleChoice",
-            {"summary_use_proj": True, "summary_activation": "gelu", "summary_last_dropout": 0.2},
-        ),
-    ],
-)
-def test_a_fine_tuned_model_is_written_as_the_class_of_its_head(
-    stored_finetuned, shapes_of, task, architecture, settings
-):
-    (network,) = hugging_face_networks(stored_finetuned(task))
-    assert network.architecture == architecture
-    assert shapes(network) == shapes_of[architecture]
-    assert {name: network.config[name] for name in settings} == settings
-
-
-def test_the_tokenizer_of_a_fine_tuned_model_cuts_where_training_cut(stored_finetuned, tmp_path):
-    model = stored_finetuned({"kind": "classification", "labels": LABELS})
-    write_hugging_face(model, str(tmp_path / "out"))
-    written = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
-    assert written["model_max_length"] == model.finetuned.data.max_seq_length < model.encoder.max_position_embeddings
-
-
-@pytest.mark.parametrize(
-    "task",
-    [
-        {"kind": "question_answering", "version_2": True, "head_size": 9},
-        {"kind": "multi_label", "labels": tuple(map(str, range(9)))},  # more than half of the 16 hidden units
-    ],
-)
-def test_a_head_that_transformers_does_not_have_leaves_the_encoder_with_a_note(stored_finetuned, shapes_of, task):
-    (network,) = hugging_face_networks(stored_finetuned(task))
-    assert shapes(network) == shapes_of["ElectraModel"]
-    assert "this is the encoder alone" in network.notes[0]
+def test_an_encoder_alone_has_no_prefix(stored, shapes_of_classes):
+    (network,) = hugging_face_networks(stored(("generator", "discriminator")))
+    assert network.architecture == "ElectraModel" and shapes_of(network) == shapes_of_classes["ElectraModel"]
 
 
 @pytest.fixture(scope="module")
@@ -198,17 +93,35 @@ def test_transformers_reads_configuration_and_tokenizer(written):
     assert tokenizer("w5 [MASK] w7")["input_ids"] == [2, 5, 4, 7, 3]
 
 
-def test_a_single_network_goes_into_the_directory_itself(stored, tmp_path):
-    write_hugging_face(stored(("generator",)), str(tmp_path / "out"))
+@pytest.mark.parametrize(
+    ("objective", "architecture"),
+    [({"generator": {"kind": "uniform"}}, "ElectraForPreTraining"), (MASKED_LM, "ElectraForMaskedLM")],
+)
+def test_a_single_network_goes_into_the_directory_itself(stored, tmp_path, objective, architecture):
+    (line,) = write_hugging_face(stored(objective=objective), str(tmp_path / "out"))
+    assert line.startswith(f"{tmp_path}/out: {architecture}, ")
     assert sorted(os.listdir(tmp_path / "out")) == FILES
 
 
 def test_a_vocabulary_with_more_tokens_than_rows_is_refused(stored, tmp_path):
-    other = dataclasses.replace(
-        stored(), stored_tokenizer=StoredTokenizer(stored().stored_tokenizer.content + b"w47\n")
-    )
-    with pytest.raises(UserError, match="the vocabulary has 48 tokens, the encoder of a test 47"):
-        write_hugging_face(other, str(tmp_path / "out"))
+    other = dataclasses.replace(stored(), stored_tokenizer=StoredTokenizer(VOCABULARY + b"w47\n"))
+    message = refusal(write_hugging_face, other, str(tmp_path / "out"))
+    assert "the vocabulary has 48 tokens, the encoder of a test 47" in message
+
+
+@pytest.mark.parametrize(
+    ("format", "encoder", "message"),
+    [
+        ("tf1", MODERN, "encoder.block modern"),
+        ("bert", MODERN, "encoder.block modern"),
+        ("bert", {}, "embedding_size 12 and encoder.hidden_size 16, and transformers' Bert classes"),
+        ("hugging_face", MODERN | {"embedding_size": 9}, "embedding_size 9 and encoder.hidden_size 12"),
+        ("sentence_transformers", MODERN | {"embedding_size": 9}, "embedding_size 9 and encoder.hidden_size 12"),
+    ],
+)
+def test_a_format_that_cannot_hold_a_model_is_refused(stored, tmp_path, format, encoder, message):
+    model = stored(encoder=encoder, objective=MASKED_LM)
+    assert message in refusal(write_model, model, format, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
