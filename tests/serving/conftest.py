@@ -12,9 +12,12 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
+from electra_tf.finetuning.predict import outputs_of
 from electra_tf.serving.saved_model import export_saved_model
 from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.finetune.config import resolve
+from electra_tf.tasks.finetune.data import TaskData
+from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
@@ -29,14 +32,8 @@ from tests.toy import ENCODER
 WORDS = (*"abcdefghi?().,", "##a", "##b", "who", "sea", "##side", "old", "##s", "σ", "ς", "東", "京", "é", "-", "!")
 
 _QUESTIONS = {
-    "kind": "question_answering",
-    "version_2": True,
-    "head_size": 6,
-    "beam_size": 4,
-    "doc_stride": 5,
-    "max_query_length": 5,
-    "max_answer_length": 4,
-    "n_best_size": 6,
+    **{"kind": "question_answering", "version_2": True, "head_size": 6, "beam_size": 4},
+    **{"doc_stride": 5, "max_query_length": 5, "max_answer_length": 4, "n_best_size": 6},
 }
 TASKS = {
     "classification": {"kind": "classification", "labels": ("no", "maybe", "ja"), "text_columns": ("text",)},
@@ -152,6 +149,19 @@ HARD_TEXTS = [
     "sea? d. " * 30,
 ]
 LONG_TEXTS = ["sea, " * 20_000, "x" * 100_000]
+
+
+def predicted(model: StoredModel, *columns: list, values: list | tuple = ()):
+    """The rows and the table that --predict writes for new examples."""
+    examples = Examples(columns, None, [str(number) for number in range(len(columns[0]))], "a test", values)
+    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
+    return data.evaluated(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0")))
+
+
+def predicted_cells(model: StoredModel, *columns: list, values: list | tuple = ()) -> list[list[str]]:
+    """The cells after the id of each row of the table."""
+    lines = predicted(model, *columns, values=values).table.decode().splitlines()
+    return [line.split("\t")[1:] for line in lines[1:]]
 
 
 def call(model: ServedModel, name: str, *texts: list) -> dict[str, np.ndarray]:

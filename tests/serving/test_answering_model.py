@@ -26,59 +26,43 @@ CONTEXTS = [
 QUESTIONS = ["who?", "a b c d e f g h", "", "sea", "a", "b", "x?"]
 
 
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("squad_v1", "independent")]
+OF_PIECES = [
+    "これは日本語の文です。\u3000日本語の文はこれです" * 3,
+    "the Ka\u0308se \ufb01 か\u3099 \u00bd,\u3000cat",
+    "\u200b",
+]
 
 
-def predicted(model, contexts: list[str]) -> list[PredictedAnswer]:
-    pairs = zip(QUESTIONS, contexts, strict=False)
-    questions = [Question(str(i), question, context, (), False) for i, (question, context) in enumerate(pairs)]
-    return answers_to(model, questions, "a test")
-
-
-def answers_to(model, questions: list[Question], source: str) -> list[PredictedAnswer]:
-    examples = question_examples(questions, source, is_labelled=False)
-    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
+def answers_to(model, questions: list[str], contexts: list[str]) -> list[PredictedAnswer]:
+    pairs = zip(questions, contexts, strict=False)
+    asked = [Question(str(number), *pair, (), False) for number, pair in enumerate(pairs)]
+    data = TaskData(model.finetuned, model.tokenizer, None, {"input": question_examples(asked, "a test", False)})
     return data.kind.predict(data.splits[0], outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).answers
 
 
 @pytest.mark.slow
-def test_served_answers_of_sentence_pieces_equal_those_of_predict(served, finetuned):
-    contexts = [
-        "これは日本語の文です。\u3000日本語の文はこれです" * 3,
-        "the Ka\u0308se \ufb01 か\u3099 \u00bd,\u3000cat",
-        "\u200b",
-    ]
-    outputs = call(served("squad_v2 of pieces"), "answer", QUESTIONS[:3], contexts)
-    assert outputs["num_answers"].tolist() == [6, 6, 0]
-    for row, answer in enumerate(predicted(finetuned("squad_v2 of pieces"), contexts)):
-        places = [(span.text, span.start, span.end) for span in answer.spans]
-        names = "nbest_text", "nbest_start", "nbest_end"
-        texts, starts, ends = (outputs[name][row, : len(places)].tolist() for name in names)
-        assert list(zip([text.decode() for text in texts], starts, ends, strict=True)) == places
-        assert [contexts[row][start:end] for _, start, end in places] == [text for text, _, _ in places]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["squad_v2", *OTHERS])
+@pytest.mark.parametrize("name", ["squad_v2", "squad_v1", "independent", "squad_v2 of pieces"])
 def test_served_answers_equal_those_of_predict(name, served, finetuned):
-    outputs = call(served(name), "answer", QUESTIONS, CONTEXTS)
-    answers = predicted(finetuned(name), CONTEXTS)
+    contexts = OF_PIECES if "pieces" in name else CONTEXTS
+    outputs = call(served(name), "answer", QUESTIONS[: len(contexts)], contexts)
+    answers = answers_to(finetuned(name), QUESTIONS, contexts)
     assert [len(answer.spans) for answer in answers] == outputs["num_answers"].tolist()
     assert max(outputs["num_answers"]) == 6 and min(outputs["num_answers"]) == 0
     for row, answer in enumerate(answers):
         number = len(answer.spans)
         texts = [text.decode() for text in outputs["nbest_text"][row]]
         assert texts == [span.text for span in answer.spans] + [""] * (6 - number)
-        places = zip(outputs["nbest_start"][row].tolist(), outputs["nbest_end"][row].tolist(), strict=True)
-        assert list(places)[:number] == [(span.start, span.end) for span in answer.spans]
+        places = list(zip(outputs["nbest_start"][row].tolist(), outputs["nbest_end"][row].tolist(), strict=True))
+        assert places[:number] == [(span.start, span.end) for span in answer.spans]
+        if "pieces" in name:
+            assert [contexts[row][start:end] for start, end in places[:number]] == texts[:number]
         scores = [span.start_score + span.end_score for span in answer.spans]
         np.testing.assert_allclose(outputs["nbest_score"][row, :number], scores, rtol=1e-5)
         probabilities = [span.probability for span in answer.spans]
         np.testing.assert_allclose(outputs["nbest_probability"][row, :number], probabilities, atol=1e-5)
         assert (outputs["text"][row].decode(), outputs["start"][row]) == (texts[0], outputs["nbest_start"][row, 0])
-    if name == "squad_v1":
-        assert "null_score" not in outputs
-    else:
+    assert ("null_score" in outputs) is (name != "squad_v1")
+    if name != "squad_v1":
         np.testing.assert_allclose(outputs["null_score"], [answer.null_odds for answer in answers], rtol=1e-5)
 
 
@@ -90,11 +74,9 @@ def test_a_model_of_a_length_below_that_of_the_longest_question_is_served(finetu
     config = config.model_copy(update={"data": data})
     monkeypatch.setattr(model.task, "config", config)
     model = dataclasses.replace(model, finetuned=config)
-    outputs = call(
-        ServedAnswers(model.task, model.tokenizer, ServingShapes(8)), "answer", ["a b c d e f"], ["sea old a"]
-    )
-    asked = [Question("q", "a b c d e f", "sea old a", (), False)]
-    [answer] = answers_to(model, asked, "short.json")
+    short = ServedAnswers(model.task, model.tokenizer, ServingShapes(8))
+    outputs = call(short, "answer", ["a b c d e f"], ["sea old a"])
+    (answer,) = answers_to(model, ["a b c d e f"], ["sea old a"])
     assert outputs["nbest_text"][0, : len(answer.spans)].tolist() == [span.text.encode() for span in answer.spans]
     assert answer.spans and outputs["truncated"].tolist() == [True]
 
@@ -134,7 +116,5 @@ def test_a_context_is_read_up_to_the_bytes_of_16_rows(served, finetuned):
     assert outputs["truncated"].tolist() == [True, True, True]
     assert outputs["num_answers"].tolist() == [1, 0, 0]
     assert (outputs["nbest_start"][0, 0], outputs["nbest_end"][0, 0]) == (16_383, 16_384)
-    model = finetuned("squad_v2")
-    questions = [Question(str(row), "a", context, (), False) for row, context in enumerate(contexts)]
-    answers = answers_to(model, questions, "long.json")
+    answers = answers_to(finetuned("squad_v2"), ["a"] * 3, contexts)
     assert [[(span.start, span.end) for span in answer.spans] for answer in answers] == [[(16_383, 16_384)], [], []]

@@ -4,32 +4,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.data.bucketing import padded_batches
-from electra_tf.models.layers import INFERENCE
-from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.examples import Examples
-from tests.serving.conftest import call
+from tests.serving.conftest import call, predicted_cells
 
 CONTEXTS = ["The old seaside (sea) who?", "", "a b c d e f g h i " * 6]
 CHOICES = [["sea", "a b c", "who ? old"], ["ΣΙΣ é d, e"], ["old", "a b c d e f g h i a"]]
 PADDED = [each + [""] * (3 - len(each)) for each in CHOICES]
 
 
-@pytest.fixture(scope="module")
-def predicted(finetuned) -> list[list[str]]:
-    """The cells after the id of each row of the table that --predict writes. (test_kinds.py calls --predict itself.)"""
-    model = finetuned("choices")
-    examples = Examples((CONTEXTS, CHOICES), None, ["a", "b", "c"], "a test", [1, 2, 3])
-    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
-    (batch,) = padded_batches(data.evaluation, np.array([[0, 1, 2]]), [16])
-    outputs = {name: values.numpy() for name, values in model.task.example_outputs(batch, INFERENCE).items()}
-    table = data.evaluated(outputs).table.decode()
-    return [line.split("\t")[1:] for line in table.splitlines()[1:]]
-
-
 @pytest.mark.slow
-def test_served_probabilities_equal_those_of_predict(served, predicted):
+def test_served_probabilities_equal_those_of_predict(served, finetuned):
     outputs = call(served("choices"), "choose", CONTEXTS, PADDED)
+    predicted = predicted_cells(finetuned("choices"), CONTEXTS, CHOICES, values=[1, 2, 3])
     assert outputs["choice"].tolist() == [int(row[0]) for row in predicted]
     expected = [[float(cell or 0) for cell in row[1:]] for row in predicted]
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=2e-6)
@@ -46,10 +31,8 @@ def test_a_context_alone_has_the_scores_that_it_has_in_a_batch(served):
 
 
 def test_a_choice_that_does_not_fit_is_cut_and_marked(served):
-    choices = [["a b c d e f g h i a b c d e", "sea"]]  # 14 tokens; 16 leave room for 13
-    assert call(served("choices"), "choose", [""], choices)["truncated"].tolist() == [True]
-    shorter = [["a b c d e f g h i a b c d", "sea"]]
-    assert call(served("choices"), "choose", [""], shorter)["truncated"].tolist() == [False]
+    for longest, is_cut in (("a b c d e f g h i a b c d e", True), ("a b c d e f g h i a b c d", False)):  # 13 fit
+        assert call(served("choices"), "choose", [""], [[longest, "sea"]])["truncated"].tolist() == [is_cut]
 
 
 def test_ids_and_texts_give_the_same_scores(served):

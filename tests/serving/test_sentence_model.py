@@ -7,31 +7,15 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.finetuning.predict import outputs_of
 from electra_tf.serving.saved_model import load_served_model
-from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.examples import Examples
+from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.served import ServingShapes
-from electra_tf.text.vocabulary import StoredTokenizer
-from electra_tf.train.checkpoints import Checkpoints
-from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.step import compile_task
-from tests.serving.conftest import MAX_SEQ_LENGTH, TASKS, call
-from tests.toy import VOCABULARY
+from tests.serving.conftest import MAX_SEQ_LENGTH, SHAPES, TASKS, call, predicted_cells
 
 TEXTS = ["The old seaside (sea) who?", "sea", "", "a b c d e f g h i " * 6, "ΣΙΣ é d, e", "who ? sea! old old"]
 SECONDS = ["a b c d e f g h i a b c", "old", "sea sea", "sea", "", "d " * 9]
-
-
-def predicted(model, *columns):
-    """The cells of the table that --predict writes, a row for each text."""
-    examples = Examples(list(columns), None, [str(n) for n in range(len(columns[0]))], "a test", [])
-    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
-    outputs = outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))
-    lines = data.evaluated(outputs).table.decode().splitlines()
-    return [line.split("\t")[1:] for line in lines[1:]]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +24,7 @@ def predicted(model, *columns):
 def test_served_classes_equal_those_of_predict(name, served, finetuned):
     columns = [TEXTS, SECONDS][: 2 if name == "pairs" else 1]
     outputs = call(served(name), "classify", *columns)
-    rows = predicted(finetuned(name), *columns)
+    rows = predicted_cells(finetuned(name), *columns)
     assert [label.decode() for label in outputs["label"]] == [row[0] for row in rows]
     assert len(set(outputs["label"])) > 1
     np.testing.assert_allclose(outputs["probabilities"], [list(map(float, row[1:])) for row in rows], atol=2e-6)
@@ -52,7 +36,7 @@ def test_served_classes_equal_those_of_predict(name, served, finetuned):
 @pytest.mark.slow
 def test_served_multi_labels_equal_those_of_predict(served, finetuned):
     outputs = call(served("multi_label"), "classify", TEXTS)
-    rows = predicted(finetuned("multi_label"), TEXTS)
+    rows = predicted_cells(finetuned("multi_label"), TEXTS)
     names = [np.array(["x", "y", "z"])[row].tolist() for row in outputs["predicted"]]
     assert names == [json.loads(row[0].strip('"').replace('""', '"')) for row in rows]
     assert outputs["predicted"].any() and not outputs["predicted"].all()
@@ -62,7 +46,9 @@ def test_served_multi_labels_equal_those_of_predict(served, finetuned):
 @pytest.mark.slow
 def test_served_numbers_equal_those_of_predict(served, finetuned):
     value = call(served("regression"), "regress", TEXTS)["value"]
-    np.testing.assert_allclose(value, [float(row[0]) for row in predicted(finetuned("regression"), TEXTS)], rtol=2e-5)
+    np.testing.assert_allclose(
+        value, [float(row[0]) for row in predicted_cells(finetuned("regression"), TEXTS)], rtol=2e-5
+    )
     assert np.ptp(value) > 0.1
 
 
@@ -102,18 +88,14 @@ def test_static_shapes_appear_in_signatures_and_change_no_result(served):
     assert (outputs["tokens"].shape, outputs["num_tokens"].tolist()) == ((2, 16), [4, 4])
 
 
-def test_truncated_marks_texts_that_are_cut(served):
-    outputs = call(served("multi_label"), "classify", ["sea " * 14, "sea " * 15])
-    assert outputs["truncated"].tolist() == [False, True]
-
-
 # 16 tokens of a row are 1,024 bytes; a context is read up to 16 times as many.
-@pytest.mark.parametrize(("kind", "longest"), [("multi_label", 1024), ("windows", 16_384)])
-def test_a_text_is_read_up_to_the_bytes_of_its_rows(served, finetuned, kind, longest):
-    model = served(kind)
-    assert model.has_windows == (kind == "windows")
+@pytest.mark.parametrize(("kind", "name", "longest"), [("pairs", "embed", 1024), ("windows", "classify", 16_384)])
+def test_a_text_is_read_up_to_the_tokens_and_the_bytes_of_its_rows(served, finetuned, kind, name, longest):
+    model, has_windows = served(kind), kind == "windows"
+    assert model.has_windows == has_windows
+    assert call(model, name, ["sea " * 14, "sea " * 15])["truncated"].tolist() == [False, not has_windows]
     texts = [" " * (longest - 3) + "sea", " " * (longest - 2) + "sea", " " * longest + "sea", "東" * 4 * longest]
-    assert call(model, "classify", texts)["truncated"].tolist() == [False, True, True, True]
+    assert call(model, name, texts)["truncated"].tolist() == [False, True, True, True]
     tokens = call(model, "embed", [" " * 1021 + "sea", " " * 1022 + "sea"])["tokens"]
     assert tokens.tolist() == [[b"[CLS]", b"sea", b"[SEP]"], [b"[CLS]", b"[UNK]", b"[SEP]"]]
     stride = finetuned(kind).finetuned.task.stride
@@ -142,17 +124,9 @@ def test_an_impossible_length_is_refused(tiny_pretrained):
 
 
 @pytest.mark.slow
-def test_a_model_with_one_segment_takes_pairs_and_ids_of_both(tiny_config, tmp_path):
-    run = RunDirectory(tmp_path / "run")
-    run.create()
-    config = tiny_config(encoder={"type_vocab_size": 1})
-    run.write_config(config)
-    run.write_tokenizer(StoredTokenizer(VOCABULARY))
-    Checkpoints(compile_task(build_objective(config)), run, chief=True, keep=1).save(3)
-    model = load_served_model(run.path)
+def test_a_model_with_one_segment_takes_pairs_and_ids_of_both(tiny_config, word_tokenizer):
+    sizes = {"type_vocab_size": 1, "max_position_embeddings": 20}
+    model = TextEncoder(build_objective(tiny_config(encoder=sizes)), word_tokenizer, SHAPES)
     ids, mask = tf.constant([[2, 7, 3, 8, 3]]), tf.ones([1, 5], tf.int32)
-    vectors = [
-        model.embed_ids(ids, mask, tf.constant([segments]))["sequence_output"].numpy()
-        for segments in ([0, 0, 0, 0, 0], [0, 0, 0, 1, 1])
-    ]
-    assert np.array_equal(*vectors)
+    vectors = [model.embed_ids(ids, mask, tf.constant([segments])) for segments in ([0] * 5, [0, 0, 0, 1, 1])]
+    assert np.array_equal(*(each["sequence_output"].numpy() for each in vectors))

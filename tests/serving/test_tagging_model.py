@@ -4,11 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.finetuning.predict import outputs_of
-from electra_tf.tasks.finetune.data import TaskData
-from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds.tagging import tagging_features, values_of_words, words_of
-from tests.serving.conftest import MAX_SEQ_LENGTH, call
+from tests.serving.conftest import MAX_SEQ_LENGTH, call, predicted
 
 SENTENCES = [
     ["The", "old", "seaside", "(sea)", "who?"],
@@ -23,11 +20,8 @@ SENTENCES = [
 def test_served_tags_equal_those_of_predict(served, finetuned):
     texts = ["\t".join(SENTENCES[0]), *(" ".join(words) for words in SENTENCES[1:])]
     outputs = call(served("tagging"), "tag", texts)
-    model = finetuned("tagging")
-    examples = Examples((SENTENCES,), None, list("abcde"), "a test", [[0] * len(words) for words in SENTENCES])
-    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
-    outputs_of_predict = outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))
-    sentences = data.evaluated(outputs_of_predict).table.decode().split("\n\n")[:-1]
+    values = [[0] * len(words) for words in SENTENCES]
+    sentences = predicted(finetuned("tagging"), SENTENCES, values=values).table.decode().split("\n\n")[:-1]
     assert outputs["num_tokens"].tolist() == [5, 5, 7, 12, 2]
     for row, sentence in enumerate(sentences):
         number = outputs["num_tokens"][row]
@@ -44,12 +38,8 @@ def test_served_tags_equal_those_of_predict(served, finetuned):
 
 def test_words_are_read_up_to_the_bytes_of_a_row(served, finetuned):
     # Of 1,024 bytes, 1,000 are the words before these, which are one piece: the last word is cut or left out.
-    sentences = [
-        ["x" * 999, "sea", *["old"] * 5, "e"],
-        ["x" * 999, "b", "東" * 9],
-        ["x" * 1021, "東"],
-        ["x" * 2000, "e"],
-    ]
+    sentences = [["x" * 999, "sea", *["old"] * 5, "e"], ["x" * 999, "b", "東" * 9]]
+    sentences += [["x" * 1021, "東"], ["x" * 2000, "e"]]
     outputs = call(served("tagging"), "tag", [" ".join(words) for words in sentences])
     assert outputs["num_tokens"].tolist() == [7, 3, 1, 1]
     assert outputs["tokens"][1, 2].decode() == "東" * 7
@@ -64,13 +54,10 @@ def test_words_are_read_up_to_the_bytes_of_a_row(served, finetuned):
 def test_served_tags_of_sentence_pieces_equal_those_of_predict(served, finetuned):
     sentences = [["これは", "日本語の文", "です。"], ["Ka\u0308se", "\ufb01", "\u200b", "the\u3000cat"], ["the"] * 15]
     outputs = call(served("tagging of pieces"), "tag", [" ".join(words) for words in sentences])
-    model = finetuned("tagging of pieces")
-    examples = Examples((sentences,), None, list("abc"), "a test", [[0] * len(words) for words in sentences])
-    data = TaskData(model.finetuned, model.tokenizer, None, {"input": examples})
-    rows = data.evaluated(outputs_of(model, data, tf.distribute.OneDeviceStrategy("CPU:0"))).rows
-    predicted = [[tag for tag in row["prediction"] if tag is not None] for row in rows]
+    values = [[0] * len(words) for words in sentences]
+    rows = predicted(finetuned("tagging of pieces"), sentences, values=values).rows
     assert outputs["num_tokens"].tolist() == [3, 4, 14]
-    for row, tags in enumerate(predicted):
+    for row, tags in enumerate([tag for tag in each["prediction"] if tag is not None] for each in rows):
         assert [tag.decode() for tag in outputs["tags"][row, : len(tags)]] == tags
     assert outputs["start"][0].tolist()[:3] == [0, 4, 10]
     assert outputs["end"][1].tolist()[:4] == [5, 7, 9, 17]

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import BERT_TEXT, CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.weights.stored_model import SourceOverrides
 from electra_tf.weights.tf1 import read_tf1, write_tf1
 from tests.sentence_pieces import train
-from tests.toy import EQUAL_SIZES
-from tests.weights.conftest import TWO_LAYERS, assert_same_weights, write_tf1_checkpoint
+from tests.weights.conftest import TWO_LAYERS, assert_same_weights, refusal, write_tf1_checkpoint
 
 HEADS = SourceOverrides(num_heads=2, generator_num_heads=3)
 
@@ -35,10 +33,9 @@ def test_a_written_checkpoint_reads_back_to_the_bit(stored, tmp_path, without, o
     assert f" give {flags};" in lines[1] and len(lines) == 2
     prefix = tf.train.latest_checkpoint(str(tmp_path / "out"))
     read = read_tf1(prefix, HEADS)
-    notes = list(read.notes)
     assert_same_weights(read.weights, model.weights)
     assert (read.encoder, read.generator, read.objective) == (model.encoder, model.generator, objective)
-    assert (read.step, read.stored_tokenizer.content, notes) == (3, model.stored_tokenizer.content, [])
+    assert (read.step, read.stored_tokenizer.content, read.notes) == (3, model.stored_tokenizer.content, ())
     step = tf.train.load_checkpoint(prefix).get_tensor("global_step")
     assert (step, step.dtype) == (3, np.int64)  # as in the authors' code
 
@@ -66,35 +63,25 @@ def test_the_head_of_a_fine_tuned_model_is_left_out(stored_finetuned, tmp_path):
     assert not any(name.startswith("task_specific/") for name in names) and "global_step" in names
 
 
-def test_one_encoder_in_both_roles_has_two_heads(stored, tmp_path):
-    weights = stored(objective={"tying": "all", "generator": EQUAL_SIZES}).weights
-    read = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", weights), SourceOverrides(num_heads=2))
-    assert read.generator == read.encoder and "generator_predictions/output_bias" in read.weights
-
-
 def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_read(stored, tmp_path):
     encoder = stored(("generator", "discriminator")).weights
     head = {"task_specific/cola/dense/bias": np.ones([2], np.float32)}
     read = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", encoder | head), HEADS)
-    notes = list(read.notes)
     assert_same_weights(read.weights, encoder)
-    assert notes[0].endswith(": not read: task_specific/cola/dense/bias")
+    assert read.notes[0].endswith(": not read: task_specific/cola/dense/bias")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "value", "message"),
     [
-        ({"electra/encoder/layer_1/output/dense/bias": None}, "there is no electra/encoder/layer_1/output/dense/bias"),
-        (
-            {"generator_predictions/output_bias": np.ones([9], np.float32)},
-            r"generator_predictions/output_bias has shape \[9\], expected \[47\]",
-        ),
+        ("electra/encoder/layer_1/output/dense/bias", None, "there is no "),
+        ("generator_predictions/output_bias", np.ones([9], np.float32), " has shape [9], expected [47]"),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused_naming_the_weight(model, tmp_path, change, message):
-    tensors = {name: value for name, value in (model.weights | change).items() if value is not None}
-    with pytest.raises(UserError, match=message):
-        read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", tensors), HEADS)
+def test_a_checkpoint_that_does_not_fit_is_refused_naming_the_weight(model, tmp_path, name, value, message):
+    tensors = {each: tensor for each, tensor in (model.weights | {name: value}).items() if tensor is not None}
+    found = refusal(read_tf1, write_tf1_checkpoint(tmp_path / "model.ckpt", tensors), HEADS)
+    assert name in found and message in found
 
 
 @pytest.mark.parametrize(("settings", "note"), [(CASED_TEXT, ".*cased"), (TextSettings(unicode=18), ".* unicode=18")])
@@ -108,5 +95,4 @@ def test_a_damaged_checkpoint_is_named(model, tmp_path):
     prefix = write_tf1_checkpoint(tmp_path / "model.ckpt", model.weights)
     data = tmp_path / "model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
-    with pytest.raises(UserError, match=f"^{prefix} "):
-        read_tf1(prefix, HEADS)
+    assert refusal(read_tf1, prefix, HEADS).startswith(f"{prefix} ")

@@ -38,9 +38,8 @@ def folder(model, tmp_path_factory):
 def test_the_file_is_written_to_the_byte_and_read_back(model, folder):
     assert (folder / "tokenizer.json").read_bytes() == byte_level()
     again = read_hugging_face(str(folder))
-    notes = list(again.notes)
     assert again.stored_tokenizer == model.stored_tokenizer
-    assert not any("tokenizer" in note for note in notes)
+    assert not any("tokenizer" in note for note in again.notes)
     assert_same_weights(again.weights, model.weights)
     config = json.loads((folder / "config.json").read_text())
     ids = {"pad": PAD, "cls": CLS, "bos": CLS, "sep": SEP, "eos": SEP}
