@@ -10,32 +10,27 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from electra_tf.serving.saved_model import WARMUP_FILE
-from tests.serving.conftest import HARD_TEXTS, LONG_TEXTS
+from tests.serving.conftest import HARD_TEXTS, LONG_TEXTS, OF_PIECES, TASKS
 
 pytestmark = pytest.mark.slow
 
+OF_TASKS = {"multiple_choice": "choose", "question_answering": "answer", "regression": "regress", "tagging": "tag"}
 SIGNATURES = {
     "pretraining": ("embed", "detect"),
-    "classification": ("classify", "embed"),
-    "pairs": ("classify", "embed"),
-    "windows": ("classify", "embed"),
-    "multi_label": ("classify", "embed"),
-    "regression": ("regress", "embed"),
-    "tagging": ("tag", "embed"),
-    "choices": ("choose", "embed"),
-    "squad_v1": ("answer", "embed"),
-    "squad_v2": ("answer", "embed"),
-    "independent": ("answer", "embed"),
-    "regression of pieces": ("regress", "embed"),
-    "squad_v2 of pieces": ("answer", "embed"),
+    **{
+        kind: (OF_TASKS.get(TASKS[kind.removesuffix(OF_PIECES)]["kind"], "classify"), "embed")
+        for kind in (*TASKS, f"regression{OF_PIECES}", f"squad_v2{OF_PIECES}")
+    },
 }
 every_kind = pytest.mark.parametrize("kind", SIGNATURES)
 
 # The operations of TensorFlow Text that the graphs use. A stock server has them from 2.12 on.
 OF_TENSORFLOW_TEXT = {"FastBertNormalize", "FastWordpieceTokenizeWithOffsets", "NormalizeUTF8"}
 # Those of a SentencePiece vocabulary.
-OF_PIECES = {"SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceTokenizeWithOffsetsOp", "NormalizeUTF8"}
-OF_PIECES |= {"NormalizeUTF8WithOffsetsMap", "FindSourceOffsets"}
+OF_SENTENCE_PIECE = {
+    *("SentencepieceOp", "SentencepieceTokenizeOp", "SentencepieceTokenizeWithOffsetsOp"),
+    *("NormalizeUTF8", "NormalizeUTF8WithOffsetsMap", "FindSourceOffsets"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +75,8 @@ def test_a_graph_uses_core_operations_and_three_of_tensorflow_text(kind, exporte
     assert len(operations) > 50
     beyond = {operation for operation in operations if not hasattr(tf.raw_ops, operation)} - {"_Arg", "_Retval"}
     assert not [operation for operation in operations if "PyFunc" in operation]
-    if kind.endswith("of pieces"):
-        assert beyond <= OF_PIECES
+    if kind.endswith(OF_PIECES):
+        assert beyond <= OF_SENTENCE_PIECE
         assert "SentencepieceOp" in beyond
     else:
         assert beyond <= OF_TENSORFLOW_TEXT

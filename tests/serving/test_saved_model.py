@@ -15,37 +15,33 @@ from electra_tf.serving.saved_model import export_saved_model, served_model
 from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.served import ServingShapes
-from electra_tf.text.vocabulary import WordPieceVocabulary
-from electra_tf.text.wordpiece import BertTokenizer
 
-TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "old", "sea", "##side", "inn"]
-SHORT, LONG = "The SEA", "the old seaside inn"
-SHAPES = ServingShapes(max_seq_length=6)  # [CLS] the old sea ##side [SEP]: the last word of LONG is cut off
+TEXTS = ["Old SEA", "old seaside who"]  # "seaside" is two tokens
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> BertTokenizer:
-    return BertTokenizer(WordPieceVocabulary.from_tokens(TOKENS))
+def text_encoder(served) -> TextEncoder:
+    return served("pretraining")
 
 
 @pytest.fixture(scope="module")
-def text_encoder(tiny_config, tokenizer) -> TextEncoder:
-    objective = build_objective(tiny_config(encoder={"vocab_size": len(TOKENS)}))
-    return TextEncoder(objective, tokenizer, SHAPES)
+def version_dir(exported) -> str:
+    return exported("pretraining")
 
 
 @pytest.fixture(scope="module")
-def version_dir(text_encoder, tmp_path_factory):
-    return export_saved_model(text_encoder, tmp_path_factory.mktemp("export") / "model")
+def objective(tiny_config, word_tokenizer):
+    """`objective(name="electric")`: one for the vocabulary of the tokenizer."""
+    vocab_size = word_tokenizer.vocabulary.size
+    return lambda **settings: build_objective(tiny_config(encoder={"vocab_size": vocab_size}, objective=settings))
 
 
-def test_a_model_with_nan_weights_is_not_exported(tiny_config, tokenizer):
-    objective = build_objective(tiny_config(encoder={"vocab_size": len(TOKENS), "num_layers": 2}))
-    name = "layer_0/attention_self/query/kernel"
-    (weight,) = (each for each in objective.encoder.trainable_variables if name in each.path)
+def test_a_model_with_nan_weights_is_not_exported(objective, word_tokenizer):
+    broken, name = objective(), "layer_0/attention_self/query/kernel"
+    (weight,) = (each for each in broken.encoder.trainable_variables if name in each.path)
     weight.assign(tf.fill(weight.shape, float("nan")))
     with pytest.raises(UserError, match="the model: .* holds NaN or infinity"):
-        served_model(objective, tokenizer, SHAPES.max_seq_length)
+        served_model(broken, word_tokenizer, 6)
 
 
 @pytest.mark.slow
@@ -56,30 +52,30 @@ assert not any(name.split('.')[0] in ('electra_tf', 'tf_keras') for name in sys.
 outputs = tf.saved_model.load(sys.argv[1]).signatures['detect'](text=tf.constant(json.loads(sys.argv[2])))
 print(json.dumps({name: value.numpy().tolist() for name, value in outputs.items()}, default=bytes.decode))
 """
-    command = [sys.executable, "-I", "-c", program, version_dir, json.dumps([SHORT, LONG])]
+    command = [sys.executable, "-I", "-c", program, version_dir, json.dumps(TEXTS)]
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, env=environment)
     assert finished.returncode == 0, finished.stderr[-2000:]
     outputs = json.loads(finished.stdout.splitlines()[-1])
     assert outputs["tokens"] == [
-        ["[CLS]", "the", "sea", "[SEP]", "", ""],
-        ["[CLS]", "the", "old", "sea", "##side", "[SEP]"],
+        ["[CLS]", "old", "sea", "[SEP]", "", ""],
+        ["[CLS]", "old", "sea", "##side", "who", "[SEP]"],
     ]
-    expected = text_encoder.detect(tf.constant([SHORT, LONG]))["replaced_probability"]
+    expected = text_encoder.detect(tf.constant(TEXTS))["replaced_probability"]
     np.testing.assert_allclose(outputs["replaced_probability"], expected, atol=1e-6)
 
 
 def test_detect_equals_the_objective_on_the_ids(text_encoder):
-    ids, mask = tf.constant([[2, 5, 7, 3, 0, 0], [2, 5, 6, 7, 8, 3]]), tf.constant([[1, 1, 1, 1, 0, 0], [1] * 6])
+    ids, mask = tf.constant([[2, 24, 22, 3, 0, 0], [2, 24, 22, 23, 21, 3]]), tf.constant([[1, 1, 1, 1, 0, 0], [1] * 6])
     inputs = {"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)}
     expected = text_encoder.get_task().detect(inputs) * tf.cast(mask, tf.float32)
-    served = text_encoder.detect(tf.constant([SHORT, LONG]))["replaced_probability"]
+    served = text_encoder.detect(tf.constant(TEXTS))["replaced_probability"]
     np.testing.assert_allclose(served, expected, atol=1e-6)
     assert served[0, 4:].numpy().tolist() == [0.0, 0.0]
 
 
 def test_embed_returns_the_first_vector_as_pooled_and_zeros_in_padding(text_encoder):
-    outputs = {name: value.numpy() for name, value in text_encoder.embed(tf.constant([SHORT, LONG])).items()}
+    outputs = {name: value.numpy() for name, value in text_encoder.embed(tf.constant(TEXTS)).items()}
     assert outputs["sequence_output"].shape == (2, 6, 16)
     np.testing.assert_array_equal(outputs["pooled_output"], outputs["sequence_output"][:, 0])
     assert not outputs["sequence_output"][0, 4:].any()
@@ -89,23 +85,22 @@ def test_embed_returns_the_first_vector_as_pooled_and_zeros_in_padding(text_enco
 def test_the_default_signature_is_embed(version_dir):
     signatures = tf.saved_model.load(version_dir).signatures
     assert sorted(signatures) == ["detect", "detect_ids", "embed", "embed_ids", "serving_default"]
-    default, embed = (signatures[name](text=tf.constant([LONG])) for name in ("serving_default", "embed"))
+    default, embed = (signatures[name](text=tf.constant(TEXTS)) for name in ("serving_default", "embed"))
     assert set(default) == set(embed) == {"pooled_output", "sequence_output", "tokens", "num_tokens", "truncated"}
     np.testing.assert_array_equal(default["pooled_output"], embed["pooled_output"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bert_mlm", "replace_mlm", "all_tokens_mlm", "electric"])
-def test_an_objective_is_exported_with_detect_only_if_it_has_a_discriminator(tiny_config, tokenizer, tmp_path, name):
-    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"name": name})
-    text_encoder = TextEncoder(build_objective(config), tokenizer, ServingShapes(10))
+@pytest.mark.parametrize("name", ["bert_mlm", "all_tokens_mlm", "electric"])
+def test_an_objective_is_exported_with_detect_only_if_it_has_a_discriminator(objective, word_tokenizer, tmp_path, name):
+    text_encoder = TextEncoder(objective(name=name), word_tokenizer, ServingShapes(10))
     exported = tf.saved_model.load(str(export_saved_model(text_encoder, tmp_path / "model"))).signatures
     names = ["embed", "detect"] if name == "electric" else ["embed"]
     assert set(exported) == {"serving_default", *names, *(f"{name}_ids" for name in names)}
     for signature in names:
-        expected = getattr(text_encoder, signature)(tf.constant([SHORT, LONG]))
+        expected = getattr(text_encoder, signature)(tf.constant(TEXTS))
         output = "replaced_probability" if signature == "detect" else "sequence_output"
-        served = exported[signature](text=tf.constant([SHORT, LONG]))
+        served = exported[signature](text=tf.constant(TEXTS))
         np.testing.assert_allclose(served[output], expected[output], atol=1e-6)
 
 
@@ -124,14 +119,6 @@ def test_an_existing_export_is_replaced_on_request_without_a_word_of_tensorflow(
     assert export_saved_model(text_encoder, output_dir, overwrite=True) == version_dir
     assert [path.name for path in output_dir.iterdir()] == ["1"]
     assert ".unfinished" not in caplog.text  # the directory that TensorFlow writes to first
-
-
-def test_an_export_without_the_serving_api_has_no_warm_up_requests_and_says_so(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
-    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
-    export_saved_model(Nothing(), tmp_path)
-    assert _names(tmp_path / "1") == ["saved_model.pb", "variables"]
-    assert "no warm-up requests" in caplog.text and "serving" in caplog.text
 
 
 class Nothing(tf.Module):
@@ -169,27 +156,28 @@ def _fail_after_a_part(model, path, **_):
     raise tf.errors.ResourceExhaustedError(None, None, "no space")
 
 
-def test_a_version_is_replaced_and_a_failed_export_leaves_it(small_exports, tmp_path, monkeypatch):
-    _store(tmp_path / "1", None, "old")
-    with monkeypatch.context() as patched:
-        patched.setattr(tf.saved_model, "save", _fail_after_a_part)
-        with pytest.raises(UserError, match=f"{tmp_path}/1 .*no space"):
-            export_saved_model(Nothing(), tmp_path, overwrite=True)
-    assert (_version(tmp_path), _names(tmp_path)) == ("old", ["1"])
-    export_saved_model(Nothing(), tmp_path, overwrite=True)
-    assert (_version(tmp_path), _names(tmp_path)) == ("new", ["1"])
+def test_an_export_without_the_serving_api_has_no_warm_up_requests_and_says_so(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
+    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
+    export_saved_model(Nothing(), tmp_path)
+    assert _names(tmp_path / "1") == ["saved_model.pb", "variables"]
+    assert "no warm-up requests" in caplog.text and "serving" in caplog.text
 
 
-@pytest.mark.parametrize("place", ["ram://export_retried", "{}"])
-def test_a_failed_export_leaves_nothing_and_the_same_call_works(small_exports, tmp_path, monkeypatch, place):
-    output_dir = place.format(tmp_path / "new")
+@pytest.mark.parametrize(("place", "older"), [("ram://export_retried", []), ("{}/new", []), ("{}", ["1"])])
+def test_a_failed_export_leaves_what_was_there_and_the_same_call_works(
+    small_exports, tmp_path, monkeypatch, place, older
+):
+    output_dir = place.format(tmp_path)
+    if older:
+        _store(tmp_path / "1", None, "old")
     with monkeypatch.context() as patched:
         patched.setattr(tf.saved_model, "save", _fail_after_a_part)
-        with pytest.raises(UserError, match="no space"):
-            export_saved_model(Nothing(), output_dir)
-    assert _names(output_dir) == []
-    export_saved_model(Nothing(), output_dir)
-    assert _names(output_dir) == ["1"]
+        with pytest.raises(UserError, match=f"{output_dir}/1 .*no space"):
+            export_saved_model(Nothing(), output_dir, overwrite=bool(older))
+    assert _names(output_dir) == older and (not older or _version(output_dir) == "old")
+    export_saved_model(Nothing(), output_dir, overwrite=bool(older))
+    assert (_version(output_dir), _names(output_dir)) == ("new", ["1"])
 
 
 def test_a_version_is_replaced_beside_the_servers_files_and_no_other_file(small_exports, tmp_path):
@@ -211,23 +199,21 @@ def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):
 
 
 @pytest.mark.slow
-def test_shared_embeddings_are_exported_as_one_table(tiny_config, tokenizer, tmp_path):
+def test_shared_embeddings_are_exported_as_one_table(objective, word_tokenizer, tmp_path):
     """The export has one word table, the sum, and computes the same vectors."""
-    config = tiny_config(encoder={"vocab_size": len(TOKENS)}, objective={"tying": "gradient_disentangled"})
-    objective = build_objective(config)
-    own, theirs = objective.discriminator.embeddings, objective.generator.encoder.embeddings
-    difference = own.word_embeddings_difference
-    difference.assign(tf.reshape(tf.linspace(-1.0, 1.0, len(TOKENS) * 12), difference.shape))
-    table = (theirs.word_embeddings + difference).numpy()
-    ids = {name: tf.constant([row]) for name, row in (("input_ids", [2, 5, 7, 3]), ("input_mask", [1] * 4))}
-    before = objective({**ids, "segment_ids": tf.zeros([1, 4], tf.int32)}).pooled_output.numpy()
-
-    version_dir = export_saved_model(TextEncoder(objective, tokenizer, SHAPES), tmp_path / "model")
+    task = objective(tying="gradient_disentangled")
+    difference = task.discriminator.embeddings.word_embeddings_difference
+    difference.assign(tf.reshape(tf.linspace(-1.0, 1.0, tf.size(difference)), difference.shape))
+    table = (task.generator.encoder.embeddings.word_embeddings + difference).numpy()
+    ids = tf.constant([[2, 24, 22, 3]])
+    batch = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
+    before = task(batch).pooled_output.numpy()
+    version_dir = export_saved_model(TextEncoder(task, word_tokenizer, ServingShapes(6)), tmp_path / "model")
     stored = tf.train.load_checkpoint(os.path.join(version_dir, "variables", "variables"))
     shapes = stored.get_variable_to_shape_map()
     tables = [name for name, shape in shapes.items() if shape == list(table.shape)]
     assert len(tables) == 1 and np.array_equal(stored.get_tensor(tables[0]), table)
-    served = tf.saved_model.load(version_dir).signatures["embed"](text=tf.constant(["the sea"]))
+    served = tf.saved_model.load(version_dir).signatures["embed"](text=tf.constant(["old sea"]))
     assert served["pooled_output"].numpy() == pytest.approx(before, abs=1e-5)
 
 

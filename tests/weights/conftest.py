@@ -31,17 +31,9 @@ MASKED_LM = {"name": "bert_mlm"}
 BERT = {"embedding_size": 16, "family": "bert"}  # of a hidden size of 16
 # The modern block, every setting away from its default; a generator as wide and less deep; all biases.
 MODERN = {
-    "block": "modern",
-    "embedding_size": 12,
-    "hidden_size": 12,
-    "num_layers": 3,
-    "num_heads": 3,
-    "intermediate_size": 7,
-    "layer_norm_epsilon": 1e-4,
-    "global_attention_every_n_layers": 2,
-    "local_attention": 6,
-    "global_rope_theta": 900.0,
-    "local_rope_theta": 30.0,
+    **{"block": "modern", "embedding_size": 12, "hidden_size": 12, "num_layers": 3, "num_heads": 3},
+    **{"intermediate_size": 7, "layer_norm_epsilon": 1e-4, "global_attention_every_n_layers": 2},
+    **{"local_attention": 6, "global_rope_theta": 900.0, "local_rope_theta": 30.0},
 }
 SHALLOW = {"size_fraction": 1.0, "num_layers": 2, "intermediate_size": 5}
 FEWER_LAYERS = SHALLOW | {"intermediate_size": None}
@@ -51,12 +43,13 @@ BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_b
 LABELS = ("no", "maybe", "yes")
 PLAIN_ANSWERS = {"version_2": True, "joint_prediction": False, "answerable_classifier": False}
 WINDOWS = {"doc_stride": 3, "max_query_length": 5, "max_answer_length": 7, "n_best_size": 2, "null_threshold": 1.5}
+TEXT_COLUMNS = ("title", "body")
 HEADS = {
     "SequenceClassification": {
         "kind": "classification",
         "labels": LABELS,
+        "text_columns": TEXT_COLUMNS,
         "dropout": 0.2,
-        "text_columns": ("title", "body"),
     },
     "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a", "B-b", "I-b"), "dropout": 0.2},
     "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS, **WINDOWS},

@@ -42,19 +42,13 @@ def test_a_name_loads_the_model_and_downloads_only_what_is_read(hub, electra, mo
     assert repr(model).endswith(f"hf://owner/electra@{COMMIT}>")
 
 
-def test_the_cache_serves_without_the_network(hub, electra, monkeypatch):
-    electra_tf.load("hf://owner/electra", revision="main")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    before = list(hub.requests)
-    assert electra_tf.load("owner/electra").config.hidden_size == 16
-    assert hub.requests == before
-
-
-def test_a_commit_that_is_in_the_cache_needs_no_request(hub, electra):
+def test_the_cache_serves_without_the_network_and_a_commit_that_is_in_it_without_a_request(hub, electra, monkeypatch):
     source = load_pretrained("hf://owner/electra").source
     assert source == f"hf://owner/electra@{COMMIT}"
     before = list(hub.requests)
     load_trained(source).finished()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert electra_tf.load("owner/electra", revision="main").config.hidden_size == 16
     assert hub.requests == before
 
 
@@ -98,21 +92,21 @@ def test_tensorflows_weights_are_downloaded_where_there_are_no_safetensors(hub, 
 )
 def test_a_refusal_is_one_line(hub, electra, refusal, message):
     hub.refusal = refusal
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=f"{message}[^\n]*$"):
         electra_tf.load("owner/electra")
-    assert "\n" not in str(caught.value)
 
 
-def test_names_that_do_not_exist_are_one_line(hub, electra):
-    with pytest.raises(UserError, match="owner/none is no local path; path=hf://owner/none: the Hub has no such model"):
-        electra_tf.load("owner/none")
-    with pytest.raises(UserError, match="path=hf://owner/electra@v9: the download failed"):
-        electra_tf.load("owner/electra", revision="v9")
-    with pytest.raises(UserError, match=f"path={electra}@v9: there is no run"):
-        electra_tf.load(electra, revision="v9")
-    hub.files["owner/electra"] = {"config.json": b"{}", "pytorch_model.bin": b""}
-    with pytest.raises(UserError, match="has no model.safetensors and no tf_model.h5, and a pickle may run code"):
-        electra_tf.load("owner/electra")
+def test_what_does_not_exist_or_is_a_pickle_alone_is_named(hub, electra):
+    hub.add("owner/pickle", electra)
+    hub.files["owner/pickle"] = {"config.json": b"{}", "pytorch_model.bin": b""}
+    for name, revision, message in (
+        ("owner/none", None, "owner/none is no local path; path=hf://owner/none: the Hub has no such model"),
+        ("owner/electra", "v9", "path=hf://owner/electra@v9: the download failed"),
+        (electra, "v9", f"path={electra}@v9: there is no run"),
+        ("owner/pickle", None, "has no model.safetensors and no tf_model.h5, and a pickle may run code"),
+    ):
+        with pytest.raises(UserError, match=message):
+            electra_tf.load(name, revision=revision)
 
 
 def test_an_interrupted_download_continues(hub, electra):

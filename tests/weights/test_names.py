@@ -65,14 +65,6 @@ def test_a_layer_of_a_head_without_a_rule_is_named_too():
     assert of_head == {f"task_specific/made_up/{layer}/{part}" for layer in layers for part in ("kernel", "bias")}
 
 
-def test_mirrored_variables_have_names(tiny_config, two_replicas):
-    with two_replicas.scope():
-        objective = build_objective(tiny_config(train={"precision": "bfloat16"}))
-    assert {id(each) for each in named_variables(objective).values()} == {
-        id(each) for each in objective.trainable_variables
-    }
-
-
 @pytest.mark.parametrize("tying", ["embeddings", "none"])
 def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
     config = tiny_config(objective={"tying": tying}, encoder={"embedding_size": 16})

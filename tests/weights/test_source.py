@@ -49,15 +49,12 @@ def test_a_path_in_a_run_names_a_checkpoint(run, path, name):
     assert (checkpoint.prefix, checkpoint.run.path) == (f"{run}/{name}", str(run))
 
 
-def test_a_relative_path_belongs_to_the_run_around_it(run, monkeypatch):
+def test_a_relative_path_and_one_behind_a_link_belong_to_the_run_around_them(run, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(run / "checkpoints")
+    assert find_checkpoint(f"{tmp_path}/link/step-3.index", "--from").run.path == str(run)
     monkeypatch.chdir(run / "milestones")
     checkpoint = find_checkpoint("step-7", "--from")
     assert (checkpoint.prefix, checkpoint.run.path) == (f"{run}/milestones/step-7", str(run))
-
-
-def test_a_checkpoint_behind_a_link_belongs_to_its_run(run, tmp_path):
-    (tmp_path / "link").symlink_to(run / "checkpoints")
-    assert find_checkpoint(f"{tmp_path}/link/step-3.index", "--from").run.path == str(run)
 
 
 def test_the_best_checkpoint_of_a_fine_tuned_seed_is_taken(run):

@@ -44,8 +44,8 @@ def test_a_sentence_piece_model_beside_a_checkpoint_is_read_with_its_own_setting
     tokenizer = StoredTokenizer.of(train("bpe"), BERT_TEXT)
     lines = write_tf1(dataclasses.replace(model, stored_tokenizer=tokenizer), str(tmp_path))
     assert lines[-1] == "the authors' code reads no spm.model"
-    read = read_tf1(f"{tmp_path}/model.ckpt-3", HEADS)
-    assert read.stored_tokenizer == (tokenizer.content, TextSettings(False, False, False))
+    expected = tokenizer.content, TextSettings(False, False, False)
+    assert read_tf1(f"{tmp_path}/model.ckpt-3", HEADS).stored_tokenizer == expected
 
 
 def test_a_checkpoint_in_a_relative_directory_is_found_there_and_after_a_move(model, tmp_path, monkeypatch):
@@ -63,12 +63,14 @@ def test_the_head_of_a_fine_tuned_model_is_left_out(stored_finetuned, tmp_path):
     assert not any(name.startswith("task_specific/") for name in names) and "global_step" in names
 
 
-def test_only_the_encoder_of_a_fine_tuned_checkpoint_is_read(stored, tmp_path):
+def test_the_encoder_of_a_fine_tuned_checkpoint_is_read_without_its_head_and_training_state(stored, tmp_path):
     encoder = stored(("generator", "discriminator")).weights
-    head = {"task_specific/cola/dense/bias": np.ones([2], np.float32)}
-    read = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", encoder | head), HEADS)
+    slots = {f"{name}/{slot}": value for name, value in encoder.items() for slot in ("adam_m", "adam_v")}
+    others = {"task_specific/cola/dense/bias": np.ones([2], np.float32), "other/bias": np.ones([3], np.float32)}
+    read = read_tf1(write_tf1_checkpoint(tmp_path / "model.ckpt", encoder | slots | others))
     assert_same_weights(read.weights, encoder)
-    assert read.notes[0].endswith(": not read: task_specific/cola/dense/bias")
+    assert read.notes[0].endswith(": not read: other/bias, task_specific/cola/dense/bias")
+    assert read.notes[1].endswith("does not state its attention heads: 1, one for 64 units, are assumed")
 
 
 @pytest.mark.parametrize(

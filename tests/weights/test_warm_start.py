@@ -12,6 +12,7 @@ from electra_tf.text.vocabulary import CASED_TEXT, StoredTokenizer, TextSettings
 from electra_tf.train.step import compile_task
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.names import named_variables
+from electra_tf.weights.source import load_trained
 from electra_tf.weights.warm_start import initialize_from
 from tests.toy import EQUAL_SIZES, VOCABULARY, randomize
 from tests.weights import conftest
@@ -107,19 +108,6 @@ def test_the_first_phase_of_two_stage_gives_a_masked_lm_its_generator(run_of, ta
         assert np.array_equal(value, expected[name.replace("electra/", "generator/")]), name
 
 
-def test_the_authors_checkpoint_gives_both_networks(run_of, target, tmp_path):
-    objective, tensors = target(), weights_of(run_of()[0])
-    slots = {f"{name}/{slot}": value for name, value in tensors.items() for slot in ("adam_m", "adam_v")}
-    extra = {"global_step": np.int64(8), "task_head/kernel": np.zeros([2, 3], np.float32)}
-    write_tf1_checkpoint(tmp_path / "model.ckpt", tensors | slots | extra)
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n')
-    lines = initialize_from(objective, tmp_path)
-    assert_same_weights(weights_of(objective), tensors)
-    assert f"model.ckpt: {len(tensors)} variables; " in lines[0]
-    assumed = f"{tmp_path}/model.ckpt does not state its attention heads: 1, one for 64 units, are assumed"
-    assert lines[1:] == [f"{tmp_path}/model.ckpt: not read: task_head/kernel", assumed]
-
-
 @pytest.mark.parametrize("objective", [MASKED_LM, {"name": "fast_electra"}, {"tying": "gradient_disentangled"}])
 def test_a_fresh_generator_is_refused_where_none_is_trained_or_differences_refer_to_it(target, objective):
     message = refusal(target(objective=objective), "a path", fresh_generator=True)
@@ -183,14 +171,18 @@ def test_text_with_other_settings_is_refused(run_of, target):
     assert f"{path} was trained with strip_accents False" in refusal(target(), path, tokenizer=tokenizer)
 
 
-def test_differences_of_embeddings_are_kept_and_go_to_other_objectives_as_sums(run_of, target):
+def test_differences_of_embeddings_are_kept_and_become_sums_elsewhere(run_of, target):
     disentangled, path = run_of(objective={"tying": "gradient_disentangled"})
     same, plain = target(objective={"tying": "gradient_disentangled"}), target(objective={"tying": "none"})
     initialize_from(same, path)
     assert_same_weights(weights_of(same), weights_of(disentangled))
     initialize_from(plain, path)
-    table = disentangled.encoder.embeddings.table("word_embeddings").numpy()
-    assert np.array_equal(plain.encoder.embeddings.word_embeddings.numpy(), table)
+    weights = weights_of(plain)
+    for name in ("word_embeddings", "position_embeddings", "token_type_embeddings"):
+        assert np.array_equal(
+            weights[f"electra/embeddings/{name}"], disentangled.encoder.embeddings.table(name).numpy()
+        )
+    assert_same_weights(load_trained(path).finished().weights, weights)
 
 
 @pytest.mark.slow

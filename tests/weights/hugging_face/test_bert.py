@@ -1,11 +1,12 @@
 """Folders of BERT: transformers' Bert classes, written and read back; its pooler; what starts from one."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from electra_tf.finetuning.run import finetune
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.pretrain import build_objective
@@ -29,16 +30,11 @@ POOLER_VALUES = {name: np.random.default_rng(5).normal(size=shape).astype(np.flo
 
 def encoder_shapes() -> dict[str, list[int]]:
     """The tensors of a BertModel of one layer below `bert.`, without a pooler."""
-    shapes = {
-        "bert.embeddings.word_embeddings.weight": [47, 16],
-        "bert.embeddings.position_embeddings.weight": [13, 16],
-        "bert.embeddings.token_type_embeddings.weight": [2, 16],
-        "bert.embeddings.LayerNorm.weight": [16],
-        "bert.embeddings.LayerNorm.bias": [16],
-    }
-    for name, shape in LAYER.items():
-        place = f"bert.encoder.layer.0.{name}"
-        shapes |= {f"{place}.weight": shape, f"{place}.bias": shape[:1]}
+    rows = {"word_embeddings": 47, "position_embeddings": 13, "token_type_embeddings": 2}
+    shapes = {f"bert.embeddings.{name}.weight": [number, 16] for name, number in rows.items()}
+    layers = {"embeddings.LayerNorm": [16]} | {f"encoder.layer.0.{name}": shape for name, shape in LAYER.items()}
+    for name, shape in layers.items():
+        shapes |= {f"bert.{name}.weight": shape, f"bert.{name}.bias": shape[:1]}
     return shapes
 
 
@@ -54,19 +50,10 @@ def test_a_masked_language_model_of_berts_family_is_written_as_one(stored):
     assert (network.architecture, network.layout.model_type) == ("BertForMaskedLM", "bert")
     assert shapes_of(network) == encoder_shapes() | MASKED_LM_HEAD
     expected = {
-        "architectures": ["BertForMaskedLM"],
-        "model_type": "bert",
-        "vocab_size": 47,
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 20,
-        "max_position_embeddings": 13,
-        "type_vocab_size": 2,
-        "hidden_act": "gelu",
-        "layer_norm_eps": 1e-12,
-        "pad_token_id": 0,
-        "tie_word_embeddings": True,
+        **{"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_act": "gelu", "layer_norm_eps": 1e-12},
+        **{"vocab_size": 47, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+        **{"intermediate_size": 20, "max_position_embeddings": 13, "type_vocab_size": 2},
+        **{"pad_token_id": 0, "tie_word_embeddings": True},
     }
     assert {name: network.config[name] for name in expected} == expected and "embedding_size" not in network.config
 
@@ -185,36 +172,19 @@ def test_the_head_of_huggingface_is_the_pooler_with_tanh(stored_finetuned):
 
 
 @pytest.mark.parametrize("head", ["huggingface", "linear"])
-def test_fine_tuning_starts_from_the_pooler(published, stored_finetuned, head):
+def test_fine_tuning_starts_from_the_pooler_which_leaves_with_the_model(published, stored_finetuned, tmp_path, head):
     place = published(NO_HEAD | POOLER_VALUES, {"architectures": ["BertModel"], "num_attention_heads": 2})
-    task = build_finetuning_task(stored_finetuned(HEADS["SequenceClassification"] | {"head": head}, **BERT).finetuned)
+    model = stored_finetuned(HEADS["SequenceClassification"] | {"head": head}, **BERT)
+    task = build_finetuning_task(model.finetuned)
     line = load_pretrained(place).initialize(task)
     assert line.endswith(", and its pooler") is (head == "huggingface")
+    write_hugging_face(dataclasses.replace(model, weights=weights_of(task)), str(tmp_path / "out"))
+    written, before = (safetensors.numpy.load_file(each / "model.safetensors") for each in (tmp_path / "out", place))
     if head == "huggingface":
-        np.testing.assert_array_equal(task.hidden_layer.kernel, POOLER_VALUES["bert.pooler.dense.weight"].T)
-
-
-@pytest.mark.slow
-def test_a_fine_tuned_bert_leaves_as_bert(published, tmp_path):
-    place = published(NO_HEAD | POOLER_VALUES, {"architectures": ["BertModel"]})
-    rows = "".join(f"w{5 + number} w{7 + number},{'ab'[number % 2]}\n" for number in range(4))
-    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
-    values = {
-        "name": "classification",
-        "task": {"head": "huggingface"},
-        "data": dict.fromkeys(("train_file", "validation_file"), str(tmp_path / "train.csv")),
-        "optimizer": {"learning_rate": 1e-30},  # the weights stay what they were
-        "train": {"num_epochs": 1, "batch_size": 4, "fused_ops": False},
-    }
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    finetune(values, "test", load_pretrained(place), str(tmp_path / "out"), strategy, seeds=(0,))
-    write_hugging_face(load_trained(tmp_path / "out" / "seed_0").finished(), str(tmp_path / "folder"))
-    written = safetensors.numpy.load_file(tmp_path / "folder" / "model.safetensors")
-    before = safetensors.numpy.load_file(place / "model.safetensors")
-    assert written.keys() - before.keys() == {"classifier.weight", "classifier.bias"}
-    assert_same_weights({name: written[name] for name in before}, before)
-    further = load_pretrained(tmp_path / "folder")  # a fine-tuned model gives its pooler too
-    np.testing.assert_array_equal(further.pooler[0], POOLER_VALUES["bert.pooler.dense.weight"].T)
+        assert written.keys() - before.keys() == {"classifier.weight", "classifier.bias"}
+        assert_same_weights({name: written[name] for name in before}, before)
+        further = load_pretrained(tmp_path / "out")  # a fine-tuned model gives its pooler too
+        np.testing.assert_array_equal(further.pooler[0], POOLER_VALUES["bert.pooler.dense.weight"].T)
 
 
 @pytest.mark.parametrize("family", ["bert", "electra"])

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import random
-from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, processors
@@ -13,10 +11,9 @@ from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.hugging_face.reader import read_hugging_face
 from electra_tf.weights.hugging_face.tokenizer import read_tokenizer, tokenizer_files
 from electra_tf.weights.hugging_face.writer import write_hugging_face
-from tests.byte_level import MMBERT, byte_level, trained
+from tests.byte_level import MMBERT, byte_level
 from tests.weights.conftest import MODERN, assert_same_weights
 
-PROJECT = Path(__file__).parents[3]
 CLS, SEP, PAD, MASK = 269, 270, 271, 272
 TEXTS = ["the cat", "  caf\u00e9 e\u0301 \U0001f600", "日本語", "a\n\n b", "don't"]
 
@@ -76,38 +73,3 @@ def test_a_file_of_older_programs_that_does_not_name_its_model_is_read(tmp_path)
     stored, _, notes = read_tokenizer(str(tmp_path), "modernbert")
     assert (stored.content, notes) == (json.dumps(content).encode(), [])
     assert Vocabulary.from_bytes(stored.content, "a test").pad_id == PAD
-
-
-SCRIPTS = {  # the first letter, and their number
-    "Latin": (0xC0, 320), "Greek": (0x386, 70), "Cyrillic": (0x400, 256), "Hebrew": (0x5D0, 27), "Arabic": (0x620, 75),
-    "Devanagari": (0x900, 112), "Thai": (0xE01, 90), "kana": (0x3041, 180), "Hangul": (0xAC00, 11172),
-    "Han": (0x4E00, 20900), "emoji": (0x1F300, 700),
-}  # fmt: skip
-
-
-@pytest.mark.slow
-def test_transformers_gives_the_same_ids_for_a_novel_and_for_ten_scripts(model, tmp_path):
-    novel = [line for path in sorted(PROJECT.glob("sample/novel/*.txt")) for line in path.read_text().splitlines()]
-    content = trained(novel, 600)
-    model = dataclasses.replace(model, stored_tokenizer=StoredTokenizer(content, TextSettings(False, False, False)))
-    model = dataclasses.replace(model, encoder=model.encoder.model_copy(update={"vocab_size": 600}))
-    tokenizer, draw = model.tokenizer, random.Random(3)
-    assert tokenizer.vocabulary.size == 600
-    for name, file in tokenizer_files(tokenizer, max_length=13).items():
-        (tmp_path / name).write_bytes(file)
-    (tmp_path / "config.json").write_text('{"model_type": "modernbert"}')
-    lines = [line for line in novel if line][:2000]
-    for first, count in SCRIPTS.values():
-        characters = [chr(first + index) for index in range(count)]
-        lines += ["".join(draw.choices([*characters, *" ,.\u0301\t7a"], k=draw.randint(1, 60))) for _ in range(200)]
-    theirs = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(tmp_path)
-    assert theirs(lines, add_special_tokens=False)["input_ids"] == tokenizer.tokenize(lines).to_list()
-    # With offsets too: each token's characters are in the text, in order, and nothing but white space is between them.
-    ids, starts, ends = (each.to_list() for each in tokenizer.tokenize_with_offsets(lines))
-    assert ids == tokenizer.tokenize(lines).to_list()
-    for line, begins, stops in zip(lines, starts, ends, strict=True):
-        covered = [False] * len(line)
-        for start, end in zip(begins, stops, strict=True):
-            covered[start:end] = [True] * (end - start)
-        assert not [line[i] for i, seen in enumerate(covered) if not seen and not line[i].isspace()]
-        assert begins == sorted(begins) and stops == sorted(stops)

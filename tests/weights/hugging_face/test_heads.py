@@ -102,26 +102,17 @@ def test_a_fine_tuned_model_is_written_as_the_class_of_its_head_and_read_back(
     assert (found.finetuned.name, found.finetuned.data.max_seq_length, found.step) == ("made_up", 12, 4)
 
 
+OF_LABELS = {"id2label": {"0": "no", "1": "maybe", "2": "yes"}, "label2id": {"no": 0, "maybe": 1, "yes": 2}}
+OF_SUMMARY = {"summary_use_proj": True, "summary_activation": "gelu", "summary_last_dropout": 0.2}
+
+
 @pytest.mark.parametrize(
     ("ending", "encoder", "entries"),
     [
-        (
-            "SequenceClassification",
-            {},
-            {
-                "problem_type": "single_label_classification",
-                "id2label": {"0": "no", "1": "maybe", "2": "yes"},
-                "label2id": {"no": 0, "maybe": 1, "yes": 2},
-                "classifier_dropout": 0.2,
-            },
-        ),
-        ("TokenClassification", BERT, {"label2id": {"O": 0, "B-a": 1, "I-a": 2, "B-b": 3, "I-b": 4}}),
+        ("SequenceClassification", {}, OF_LABELS | {"problem_type": "single_label_classification"}),
+        ("SequenceClassification", BERT, {"classifier_dropout": 0.2}),
         ("TokenClassification", MODERN, {"classifier_dropout": 0.2}),
-        (
-            "MultipleChoice",
-            {},
-            {"summary_use_proj": True, "summary_activation": "gelu", "summary_last_dropout": 0.2},
-        ),
+        ("MultipleChoice", {}, OF_SUMMARY),
     ],
 )
 def test_config_has_the_labels_and_the_dropout_of_a_head(stored_finetuned, ending, encoder, entries):

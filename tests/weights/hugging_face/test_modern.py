@@ -1,6 +1,6 @@
 """Folders of the modern block: transformers' ModernBERT classes, written and read back, and what is refused."""
 
-import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,19 +16,12 @@ MASKED_LM = {"encoder": MODERN, "objective": conftest.MASKED_LM}
 
 def encoder_shapes(num_layers: int, inner: int) -> dict[str, list[int]]:
     """The tensors of a ModernBertModel without biases below `model.`"""
-    shapes = {
-        "model.embeddings.tok_embeddings.weight": [47, 12],
-        "model.embeddings.norm.weight": [12],
-        "model.final_norm.weight": [12],
-    }
+    shapes = {"model.embeddings.tok_embeddings.weight": [47, 12]}
+    shapes |= dict.fromkeys(("model.embeddings.norm.weight", "model.final_norm.weight"), [12])
     for index in range(num_layers):
         layer = {
-            "attn_norm.weight": [12],
-            "attn.Wqkv.weight": [36, 12],
-            "attn.Wo.weight": [12, 12],
-            "mlp_norm.weight": [12],
-            "mlp.Wi.weight": [2 * inner, 12],
-            "mlp.Wo.weight": [12, inner],
+            **{"attn_norm.weight": [12], "attn.Wqkv.weight": [36, 12], "attn.Wo.weight": [12, 12]},
+            **{"mlp_norm.weight": [12], "mlp.Wi.weight": [2 * inner, 12], "mlp.Wo.weight": [12, inner]},
         }
         shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
     return {name: shape for name, shape in shapes.items() if name != "model.layers.0.attn_norm.weight"}
@@ -65,43 +58,25 @@ def test_the_logit_of_an_original_token_is_zero(stored):
 
 
 def test_config_states_positions_and_kinds_of_layers_in_the_forms_of_transformers_4_and_5(stored):
-    config = hugging_face_networks(stored(encoder=MODERN | {"attention_bias": True}, objective=ELECTRA["objective"]))[0]
+    network = hugging_face_networks(stored(encoder=MODERN | {"attention_bias": True}, objective=ELECTRA["objective"]))[
+        0
+    ]
     expected = {
-        "norm_eps": 1e-4,
-        "hidden_activation": "gelu",
-        "classifier_activation": "gelu",
+        **{"norm_eps": 1e-4, "hidden_activation": "gelu", "classifier_activation": "gelu", "classifier_pooling": "cls"},
         "layer_types": ["full_attention", "sliding_attention", "full_attention"],
         "rope_parameters": {
             "full_attention": {"rope_type": "default", "rope_theta": 900.0},
             "sliding_attention": {"rope_type": "default", "rope_theta": 30.0},
         },
-        "global_attn_every_n_layers": 2,
-        "global_rope_theta": 900.0,
-        "local_rope_theta": 30.0,
-        "local_attention": 6,
-        "attention_dropout": 0.1,
-        "embedding_dropout": 0.1,
-        "mlp_dropout": 0.1,
+        **{"global_attn_every_n_layers": 2, "local_attention": 6, "global_rope_theta": 900.0, "local_rope_theta": 30.0},
+        **dict.fromkeys(("attention_dropout", "embedding_dropout", "mlp_dropout"), 0.1),
         "classifier_dropout": 0.0,
-        "attention_bias": True,
-        "mlp_bias": False,
-        "norm_bias": False,
-        "classifier_bias": False,
-        "decoder_bias": True,
-        "classifier_pooling": "cls",
-        "tie_word_embeddings": True,
+        **dict.fromkeys(("attention_bias", "decoder_bias", "tie_word_embeddings"), True),
+        **dict.fromkeys(("mlp_bias", "norm_bias", "classifier_bias"), False),
+        **{"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3},
     }
-    ids = {"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
-    assert {name: config.config[name] for name in expected | ids} == expected | ids
-    assert not {"embedding_size", "type_vocab_size", "layer_norm_eps"} & config.config.keys()
-
-
-def test_the_tokenizer_has_no_segments(stored, tmp_path):
-    write_hugging_face(stored(**MASKED_LM), str(tmp_path))
-    config, tokenizer = (json.loads((tmp_path / f"{n}.json").read_text()) for n in ("tokenizer_config", "tokenizer"))
-    assert config["model_input_names"] == ["input_ids", "attention_mask"]
-    pieces = [next(iter(piece.values())) for piece in tokenizer["post_processor"]["pair"]]
-    assert [piece["type_id"] for piece in pieces] == [0, 0, 0, 0, 0]
+    assert {name: network.config[name] for name in expected} == expected
+    assert not {"embedding_size", "type_vocab_size", "layer_norm_eps"} & network.config.keys()
 
 
 def test_a_generator_with_projected_embeddings_is_left_out_with_a_note(stored, tmp_path):
@@ -154,10 +129,8 @@ def test_a_setting_that_is_left_out_has_transformers_default(published, config, 
 
 def test_without_a_local_theta_local_layers_have_the_global_one(published):
     place = published(OLD)
-    with open(f"{place}/config.json", "r+", encoding="utf-8") as file:
-        config = json.load(file) | {"local_rope_theta": None}
-        file.seek(0)
-        file.write(json.dumps(config))
+    file = Path(place) / "config.json"
+    file.write_text(file.read_text().replace("30.0", "null"))
     assert read_hugging_face(place).encoder.local_rope_theta == 900.0
 
 
@@ -196,25 +169,6 @@ ONE_LOGIT = {"classifier.weight": np.ones([1, 12], np.float32), "classifier.bias
 )
 def test_what_the_block_cannot_compute_is_refused(published, config, tensors, message):
     assert message in refusal(read_hugging_face, published(config, tensors))
-
-
-@pytest.mark.parametrize(
-    ("architecture", "config", "kind"),
-    [
-        ("TokenClassification", {"id2label": {"0": "a", "1": "b", "2": "c"}}, "tagging"),
-        ("SequenceClassification", {"id2label": {"0": "a", "1": "b", "2": "c"}}, "classification"),
-    ],
-)
-def test_the_class_names_the_task_of_a_head(published, stored, architecture, config, kind):
-    head = {"classifier.weight": np.ones([3, 12], np.float32), "classifier.bias": np.float32([1, 2, 3])}
-    entries = {"architectures": [f"ModernBertFor{architecture}"], "classifier_dropout": 0.3}
-    model = read_hugging_face(published(entries | config, head | {"decoder.bias": None}))
-    task, scope = model.finetuned.task, f"task_specific/{kind}"
-    assert (task.kind, task.head, task.dropout, len(task.labels)) == (kind, "huggingface", 0.3, 3)
-    masked_lm = stored(**MASKED_LM).weights
-    for ours, theirs in (("hidden/kernel", "dense/kernel"), ("LayerNorm/gamma", "LayerNorm/gamma")):
-        np.testing.assert_array_equal(model.weights[f"{scope}/{ours}"], masked_lm[f"generator_predictions/{theirs}"])
-    assert model.weights[f"{scope}/dense/bias"].tolist() == [1, 2, 3]
 
 
 def test_a_discriminator_trained_further_is_the_difference_of_its_logits(stored, folder):

@@ -1,78 +1,57 @@
-"""transformers reads our Hugging Face folders and computes our ids and logits.
+"""transformers reads our Hugging Face folders and computes our outputs, and we those of its own folders.
 
     python -m venv PEERS && PEERS/bin/pip install -r benchmarks/requirements-peers.txt
     ELECTRA_TF_PEERS_PYTHON=PEERS/bin/python python -m pytest -s tests/weights/hugging_face/test_peer.py
 
-Writes folders of models with random weights (ELECTRA_TF_PEER_SIZES=tiny,small; tiny by default), which transformers
-loads in its own environment. Compares on sentences from sample/: ids, which must be equal, and outputs for every real
-token. Prints a table.
-
-Outputs are compared with transformers' own in float64. Both programs compute the same formulas in float32 and only sum
-in other orders, so their roundings are of one size. Hence our largest distance from float64, relative to the largest
-output of the network, may be at most twice transformers' largest one among all networks.
+Our outputs are compared with transformers' own in float64, for every real token. Both programs compute the same
+formulas in float32 and only sum in other orders, so their roundings are of one size. Hence our largest distance from
+float64, relative to the largest output of the network, may be at most twice transformers' largest one among all
+networks. (The ids of a folder's tokenizer are compared in test_tokenizer.py.)
 """
 
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from electra_tf.data.batch import Batch
+from electra_tf.models.layers import ForwardContext
+from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
+from electra_tf.weights.source import load_trained
 from tests.peers import PEERS_PYTHON, needs_peers
-from tests.toy import VOCABULARY
-from tests.weights.hugging_face.peer_cases import Case, batch_of, built_cases, outputs_of_folder, stepped_logits
+from tests.toy import EQUAL_SIZES, VOCABULARY
+from tests.weights.conftest import BERT, BIASES, HEADS, LABELS, MASKED_LM, MODERN, PLAIN_ANSWERS, SHALLOW
 
-pytestmark = pytest.mark.slow
-PROJECT = Path(__file__).resolve().parents[3]
-SIZES = os.environ.get("ELECTRA_TF_PEER_SIZES", "tiny").split(",")
-NUM_WORDS = 24  # of a sentence
+pytestmark = [pytest.mark.slow, needs_peers]
 NOT_COMPARED = -500.0  # our logits of a start or end outside the context are 1000 lower than theirs
-OUR_NAMES = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}
+Outputs = dict[str, np.ndarray]
 
-
-def sentences() -> list[list[str]]:
-    """Real sentences, alone and in pairs; one has [MASK] in place of a word."""
-    lines = (PROJECT / "sample" / "wikipedia" / "wiki_00").read_text(encoding="utf-8").splitlines()
-    texts = [" ".join(line.split()[:NUM_WORDS]) for line in lines if len(line.split()) >= NUM_WORDS][:8]
-    words = texts[7].split()
-    masked = " ".join([*words[:9], "[MASK]", *words[10:]])
-    return [[texts[0]], [texts[1], texts[2]], [texts[3][:40]], [texts[4], texts[5][:60]], [texts[6]], [masked]]
-
-
-class Written(NamedTuple):
-    """A network in a folder for Hugging Face.
-
-    Attributes:
-        batch: the sentences as our tokenizer gives them.        outputs: ours, by transformers' names.
-    """
-
-    name: str
-    folder: Path
-    batch: dict[str, np.ndarray]
-    outputs: dict[str, np.ndarray]
-
-
-def write(case: Case, directory: Path) -> list[Written]:
-    """Writes the networks of a case, and computes our outputs."""
-    model = case.model
-    write_hugging_face(model, str(directory))
-    networks = hugging_face_networks(model.of_authors()[0])
-    batch = batch_of(sentences(), model.tokenizer)
-    arrays, written = {name: values.numpy() for name, values in batch.items()}, []
-    for network in networks:
-        folder = directory / network.name if len(networks) > 1 else directory
-        outputs = case.outputs[network.name](batch)
-        written.append(Written(f"{case.name}, {network.name}", folder, arrays, outputs))
-    return written
-
-
-def ask_peer(written: list[Written], directory: Path) -> tuple[dict[str, np.ndarray], dict]:
-    """The answer of transformers about written folders: arrays, and a report."""
-    return answer_of({"texts": sentences(), "folders": {each.name: str(each.folder) for each in written}}, directory)
+OBJECTIVES = {
+    "modern electra": ({"generator": SHALLOW}, MODERN),
+    "modern electra, biased": ({"generator": SHALLOW}, MODERN | BIASES),
+    "modern bert_mlm, biased": (MASKED_LM, MODERN | BIASES),
+    "modern all_tokens_mlm": ({"name": "all_tokens_mlm", "generator": SHALLOW}, MODERN),
+    "electra": ({}, {"num_layers": 2}),
+    "electra, tying none": ({"tying": "none"}, {}),
+    "electra, tying all": ({"tying": "all", "generator": EQUAL_SIZES}, {}),
+    "bert_mlm": (MASKED_LM, {}),
+    "bert_mlm, equal sizes": (MASKED_LM, {"embedding_size": 16}),
+    "bert_mlm, BERT's family": (MASKED_LM, BERT),
+}
+TASKS = {
+    **HEADS,
+    "regression": {"kind": "regression", "min_value": 1.0, "max_value": 5.0},
+    "multi_label": {"kind": "multi_label", "labels": LABELS},
+    "joint answers": PLAIN_ANSWERS | {"kind": "question_answering", "joint_prediction": True},
+}
+ENCODERS = {"electra": {}, "BERT": BERT, "modern": MODERN, "modern, biased": MODERN | BIASES}
+TEXTS = [["w5 w6 w7 w8 w9"], ["w6 w10", "w11 w12 w5"], ["w7"], ["w8 w40", "w41"], ["w46 w9"], ["w9 [MASK] w5 w6"]]
 
 
 def answer_of(request: dict, directory: Path) -> tuple[dict[str, np.ndarray], dict]:
@@ -86,15 +65,53 @@ def answer_of(request: dict, directory: Path) -> tuple[dict[str, np.ndarray], di
         return dict(arrays), json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def relative_errors(written: Written, arrays: dict[str, np.ndarray]) -> tuple[float, float]:
+def batch_of(arrays: Mapping[str, np.ndarray]) -> Batch:
+    """A batch of ours from transformers' inputs. ModernBERT has no segments."""
+    ids, mask = arrays["input_ids"], arrays["attention_mask"]
+    batch = {"input_ids": ids, "input_mask": mask, "segment_ids": arrays.get("token_type_ids", np.zeros_like(ids))}
+    return {name: tf.constant(values, tf.int32) for name, values in batch.items()}
+
+
+def outputs_of(folder: str, arrays: Mapping[str, np.ndarray]) -> Outputs:
+    """Our outputs for a folder, [B, ...] by transformers' names."""
+    model, batch = load_trained(folder).finished(), batch_of(arrays)
+    if model.has_masked_lm_head:
+        rows, length = batch["input_ids"].shape
+        positions = tf.tile(tf.range(length)[tf.newaxis], [rows, 1])
+        return {"logits": model.build_masked_lm()(*batch.values(), positions).logits.numpy()}
+    task = model.build_task()
+    if isinstance(task, FinetuningTask):
+        return head_outputs(task, batch)
+    if not model.has_discriminator_head:
+        return {"last_hidden_state": task(batch).sequence_output.numpy()}
+    logits = task.detection_logits(batch).numpy()
+    if model.encoder.block == "modern":  # its folder has a logit of 0 for tokens of the text
+        logits = np.stack([np.zeros_like(logits), logits], axis=-1)
+    return {"logits": logits}
+
+
+def head_outputs(task: FinetuningTask, batch: Batch) -> Outputs:
+    settings = task.config.task
+    if settings.kind == "multiple_choice":  # two rows after each other are choices
+        batch = {name: tf.reshape(values, [-1, 2, values.shape[1]]) for name, values in batch.items()}
+    forward = task(batch)
+    if settings.kind == "question_answering":
+        predictions = task.outputs(batch, forward)
+        return {name: predictions[name].numpy() for name in ("start_logits", "end_logits")}
+    logits = forward.numpy()
+    if settings.kind == "regression":
+        logits = settings.min_value + logits * (settings.max_value - settings.min_value)
+    return {"logits": logits}
+
+
+def relative_errors(outputs: Outputs, arrays: dict[str, np.ndarray]) -> tuple[float, float]:
     """The largest errors of our outputs and of transformers', relative to the largest output.
 
     Measured against transformers' float64 outputs, for real tokens, and for starts and ends within the context.
     """
-    mask, errors = written.batch["input_mask"].astype(bool), []
-    for key, ours in written.outputs.items():
-        theirs, exact = arrays[f"{written.name}|{key}"], arrays[f"{written.name}|{key}|exact"]
-        compared = ours > NOT_COMPARED
+    mask, errors = arrays["attention_mask"].astype(bool), []
+    for key, ours in outputs.items():
+        theirs, exact, compared = arrays[key], arrays[f"{key}|exact"], ours > NOT_COMPARED
         if ours.shape[:2] == mask.shape:
             compared &= mask.reshape(mask.shape + (1,) * (ours.ndim - 2))
         largest = np.abs(exact[compared]).max()
@@ -102,64 +119,42 @@ def relative_errors(written: Written, arrays: dict[str, np.ndarray]) -> tuple[fl
     return tuple(np.max(errors, axis=0))
 
 
-def faults_of(written: Written, arrays: dict[str, np.ndarray], report: dict, limit: float) -> list[str]:
-    """Compares one network with transformers' answer, and prints a line. Returns: the differences above limits."""
-    name = written.name
-    names = set(OUR_NAMES) - ({"token_type_ids"} if report["class"].startswith("ModernBert") else set())
-    theirs = {key for key in OUR_NAMES if f"{name}|{key}" in arrays}
-    faults = sorted(names ^ theirs)  # inputs that the folder's tokenizer lacks, or should not have
-    faults += [key for key in theirs if not np.array_equal(arrays[f"{name}|{key}"], written.batch[OUR_NAMES[key]])]
-    faults += map(str, report["problems"])
-    ours, theirs = relative_errors(written, arrays)
-    print(f"{name:<54} {report['class']:<33} {ours:7.1e} {theirs:7.1e}")
-    return [f"{name}: {fault}" for fault in [*faults, *([f"error {ours}"] if ours > limit else [])]]
-
-
-@needs_peers
-@pytest.mark.parametrize("size", SIZES)
-def test_transformers_computes_our_ids_and_logits_for_every_class(size, tmp_path):
-    written = [each for number, case in enumerate(built_cases(size)) for each in write(case, tmp_path / f"{number}")]
-    arrays, report = ask_peer(written, tmp_path)
-    limit = 2 * max(relative_errors(each, arrays)[1] for each in written)
-    versions = report["versions"]
-    print(f"\ntransformers {versions['transformers']}, torch {versions['torch']}; largest errors: ours, transformers'")
-    assert [fault for each in written for fault in faults_of(each, arrays, report[each.name], limit)] == []
+def test_transformers_computes_our_outputs_for_every_class(stored, stored_finetuned, tmp_path):
+    models, folders = {}, {}
+    for name, (objective, encoder) in OBJECTIVES.items():
+        models[name] = stored(objective=objective, encoder=encoder)
+    for family, encoder in ENCODERS.items():
+        for head in ("linear", "huggingface"):
+            tasks = {f"{family}, {name}, {head}": task | {"head": head} for name, task in TASKS.items()}
+            models |= {name: stored_finetuned(task, **encoder) for name, task in tasks.items()}
+    for name, model in models.items():
+        write_hugging_face(model, str(tmp_path / name))
+        networks = [network.name for network in hugging_face_networks(model.of_authors()[0])]
+        for network in networks:
+            folders[f"{name}, {network}"] = str(tmp_path / name / network if len(networks) > 1 else tmp_path / name)
+    answer, report = answer_of({"texts": TEXTS, "folders": folders}, tmp_path)
+    errors = {}
+    for name, folder in folders.items():
+        arrays = {key.removeprefix(f"{name}|"): each for key, each in answer.items() if key.startswith(f"{name}|")}
+        errors[name] = relative_errors(outputs_of(folder, arrays), arrays)
+        print(f"{name:<54} {report[name]['class']:<33} {errors[name][0]:7.1e} {errors[name][1]:7.1e}")
+    assert {name: report[name]["problems"] for name in folders if report[name]["problems"]} == {}
+    limit = 2 * max(theirs for _, theirs in errors.values())
+    assert {name: ours for name, (ours, _) in errors.items() if ours > limit} == {}
 
 
 # Every setting away from its default; positions and kinds of layers in the forms of transformers 5 and 4.
+THETAS = {"full_attention": 700.0, "sliding_attention": 20.0}
 THEIRS = {
-    "vocab_size": 47,
-    "hidden_size": 24,
-    "intermediate_size": 10,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 3,
-    "max_position_embeddings": 40,
-    "norm_eps": 1e-3,
-    "norm_bias": True,
-    "attention_bias": True,
-    "mlp_bias": True,
-    "classifier_bias": True,
-    "local_attention": 6,
-    "layer_types": ["full_attention", "sliding_attention", "full_attention", "sliding_attention"],
-    "rope_parameters": {
-        "full_attention": {"rope_type": "default", "rope_theta": 700.0},
-        "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
-    },
-    "global_attn_every_n_layers": 2,
-    "global_rope_theta": 700.0,
-    "local_rope_theta": 20.0,
-    "attention_dropout": 0.2,
-    "mlp_dropout": 0.3,
-    "embedding_dropout": 0.3,
-    "classifier_dropout": 0.4,
-    "initializer_range": 0.5,
-    "pad_token_id": 0,
-    "cls_token_id": 2,
-    "bos_token_id": 2,
-    "sep_token_id": 3,
-    "eos_token_id": 3,
-    "id2label": {0: "O", 1: "B-X", 2: "I-X"},
-    "label2id": {"O": 0, "B-X": 1, "I-X": 2},
+    **{"vocab_size": 47, "hidden_size": 24, "intermediate_size": 10, "num_hidden_layers": 4, "num_attention_heads": 3},
+    **{"max_position_embeddings": 40, "norm_eps": 1e-3, "local_attention": 6, "initializer_range": 0.5},
+    **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), True),
+    "layer_types": ["full_attention", "sliding_attention"] * 2,
+    "rope_parameters": {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in THETAS.items()},
+    **{"global_attn_every_n_layers": 2, "global_rope_theta": 700.0, "local_rope_theta": 20.0},
+    **{"attention_dropout": 0.2, "mlp_dropout": 0.3, "embedding_dropout": 0.3, "classifier_dropout": 0.4},
+    **{"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3},
+    **{"id2label": {0: "O", 1: "B-X", 2: "I-X"}, "label2id": {"O": 0, "B-X": 1, "I-X": 2}},
 }
 PLAIN = dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False)
 MADE = {
@@ -189,30 +184,38 @@ MADE_BERT = {
 CLASSES = [2, 0, 1, 1]  # of the rows
 
 
-@needs_peers
+def stepped_logits(folder: str, batch: Batch) -> np.ndarray:
+    """The logits [B, C] of a classifier after one step of gradient descent on its mean loss, at rate 1, no dropout."""
+    task, batch = load_trained(folder).finished().build_task(), batch | {"label_ids": tf.constant(CLASSES)}
+    with tf.GradientTape() as tape:
+        forward = task.forward(batch, ForwardContext(training=True, dropout_enabled=False))
+        loss = tf.reduce_mean(task.row_losses(batch, forward))
+    variables = task.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        variable.assign_sub(tf.convert_to_tensor(gradient))
+    return task(batch).numpy()
+
+
 @pytest.mark.parametrize(("made", "config"), [(MADE, THEIRS), (MADE_BERT, THEIR_BERT)], ids=["ModernBert", "Bert"])
 def test_we_compute_the_outputs_of_models_that_transformers_made(tmp_path, made, config):
-    is_bert, ids = made is MADE_BERT, np.random.default_rng(3).integers(5, 47, [4, 21])
-    lengths = np.array([21, 17, 9, 14])[:, np.newaxis]
-    mask = (np.arange(21) < lengths).astype(np.int32)
-    ids = np.where(mask, ids, 0)
-    segments = np.random.default_rng(4).integers(0, 2, ids.shape)  # in ModernBERT they have no effect
-    request = {"texts": [], "folders": {}, "inputs": {"input_ids": ids.tolist(), "attention_mask": mask.tolist()}}
-    if is_bert:
-        request["inputs"]["token_type_ids"] = segments.tolist()
-    request["made"] = {
+    mask = (np.arange(21) < np.array([[21], [17], [9], [14]])).astype(np.int32)
+    ids = np.where(mask, np.random.default_rng(3).integers(5, 47, mask.shape), 0)
+    segments = np.random.default_rng(4).integers(0, 2, mask.shape)  # in ModernBERT they have no effect
+    inputs = {"input_ids": ids, "attention_mask": mask} | ({"token_type_ids": segments} if made is MADE_BERT else {})
+    models = {
         name: {"folder": str(tmp_path / name), "class": architecture, "config": config | changes}
         for name, (architecture, changes) in made.items()
     }
-    request["made"]["classification"]["labels"] = CLASSES
-    arrays, report = answer_of(request, tmp_path)
-    print(f"\ntransformers {report['versions']['transformers']}: largest differences, of outputs up to")
-    batch = {"input_ids": ids, "input_mask": mask, "segment_ids": segments}
+    models["classification"]["labels"] = CLASSES
+    models["masked_lm"] |= {"dtype": "bfloat16", "saving": {"max_shard_size": "10KB"}}  # in parts
+    lists = {name: values.tolist() for name, values in inputs.items()}
+    arrays, _ = answer_of({"texts": [], "folders": {}, "inputs": lists, "made": models}, tmp_path)
     for name in made:
-        (tmp_path / name / "vocab.txt").write_bytes(VOCABULARY)
-        outputs = outputs_of_folder(str(tmp_path / name), batch)
+        folder = str(tmp_path / name)
+        Path(folder, "vocab.txt").write_bytes(VOCABULARY)
+        outputs = outputs_of(folder, inputs)
         if name == "classification":
-            outputs["stepped"] = stepped_logits(str(tmp_path / name), batch, CLASSES)
+            outputs["stepped"] = stepped_logits(folder, batch_of(inputs))
             assert np.abs(arrays[f"{name}|stepped"] - arrays[f"{name}|logits"]).max() > 1  # a step that is seen
         for key, values in outputs.items():
             theirs = arrays[f"{name}|{'prediction_logits' if name == 'pre_training' else key}"]

@@ -1,20 +1,22 @@
-"""Folders as other programs publish them: pairs of texts, a pooling that is lost, and what their cards may state."""
+"""Folders as other programs publish them: pairs of texts, poolings, and what their cards may state."""
 
 import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import electra_tf
 from electra_tf.cli.convert_checkpoint import main
 from electra_tf.config.errors import UserError
 from electra_tf.finetuning.predict import data_of
+from electra_tf.weights.hugging_face.sentence_transformers import read_pooling, write_sentence_transformers
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.source import load_trained
-from tests.weights.conftest import refusal
-from tests.weights.hugging_face.test_sentence_transformers import CLS, with_modules
+from tests.weights.conftest import assert_same_weights, refusal
 
+TEXTS = ["w5 w6 w7", "w8"]
 LABELS = {"kind": "classification", "labels": ["no", "yes"], "head": "huggingface"}
 
 
@@ -76,17 +78,6 @@ def test_predict_takes_pairs_by_their_columns_or_by_the_name_text_pair(published
         assert num_tokens == (4 if "other" in header else 6), header
 
 
-def test_the_converter_takes_columns_of_pairs_and_names_a_pooling_that_is_lost(published, folder, tmp_path, capsys):
-    flags = ["--to=hugging_face", f"--output_dir={tmp_path}/pairs", "--text_columns", "a", "b"]
-    assert main([f"--from={published}", *flags]) == 0
-    assert load_trained(tmp_path / "pairs").finetuned.task.text_columns == ("a", "b")
-    place = with_modules(folder("discriminator"), CLS)
-    assert main([f"--from={place}", "--to=hugging_face", f"--output_dir={tmp_path}/folder"]) == 0
-    assert "hugging_face does not keep the pooling of the source, cls" in capsys.readouterr().out
-    assert main([f"--from={place}", "--to=tf1", f"--output_dir={tmp_path}/tf1", "--text_columns", "a"]) == 2
-    assert "text_columns a" in capsys.readouterr().err
-
-
 def card_of(model, directory: Path) -> str:
     write_hugging_face(model, str(directory))
     return (directory / "README.md").read_text()
@@ -115,3 +106,108 @@ def test_the_step_of_a_pre_training_is_not_that_of_a_head_trained_elsewhere(stor
     change_note(tmp_path, {"objective": "electra", "step": 1_000_000, "data": ["5ea"]})
     model = load_trained(tmp_path).finished()
     assert (model.step, model.facts) == (0, {"is_assumed": True})
+
+
+# Folders of sentence-transformers
+
+CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+
+
+def with_modules(place: Path, pooling: dict, *others: str, longest: int | None = None, **settings) -> str:
+    """Makes a folder one of sentence-transformers."""
+    names = ["Transformer", "Pooling", *others]
+    modules = [
+        {"idx": index, "path": f"{index}_{name}" if index else "", "type": f"sentence_transformers.models.{name}"}
+        for index, name in enumerate(names)
+    ]
+    (place / "1_Pooling").mkdir(exist_ok=True)
+    files = {"modules.json": modules, "1_Pooling/config.json": pooling, "config_sentence_transformers.json": settings}
+    files["sentence_bert_config.json"] = {"max_seq_length": longest, "do_lower_case": False}
+    for name, content in files.items():
+        (place / name).write_text(json.dumps(content))
+    return str(place)
+
+
+def test_the_converter_takes_columns_of_pairs_and_names_a_pooling_that_is_lost(published, folder, tmp_path, capsys):
+    flags = ["--to=hugging_face", f"--output_dir={tmp_path}/pairs", "--text_columns", "a", "b"]
+    assert main([f"--from={published}", *flags]) == 0
+    assert load_trained(tmp_path / "pairs").finetuned.task.text_columns == ("a", "b")
+    place = with_modules(folder("discriminator"), CLS)
+    assert main([f"--from={place}", "--to=hugging_face", f"--output_dir={tmp_path}/folder"]) == 0
+    assert "hugging_face does not keep the pooling of the source, cls" in capsys.readouterr().out
+    assert main([f"--from={place}", "--to=tf1", f"--output_dir={tmp_path}/tf1", "--text_columns", "a"]) == 2
+    assert "text_columns a" in capsys.readouterr().err
+
+
+def test_a_written_folder_has_the_encoder_alone_and_averages_the_vectors_of_all_real_tokens(stored, tmp_path):
+    """That library itself checks these files (docs/interop.md), because the tests do not depend on it."""
+    model = stored(encoder={"num_layers": 3}).truncated(2)
+    write_sentence_transformers(model, str(tmp_path))
+    names = ("config", "modules", "1_Pooling/config", "sentence_bert_config")
+    config, modules, pooling, lengths = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
+    assert (config["architectures"], config["num_hidden_layers"]) == (["ElectraModel"], 2)
+    assert_same_weights(load_trained(tmp_path).weights, model.weights)
+    kinds = [(each["path"], each["type"].split(".")[-1]) for each in modules]
+    assert kinds == [("", "Transformer"), ("1_Pooling", "Pooling")]
+    assert pooling["word_embedding_dimension"] == 16
+    assert [name for name, value in pooling.items() if value is True] == ["pooling_mode_mean_tokens", "include_prompt"]
+    assert lengths == {"max_seq_length": 13, "do_lower_case": False}
+
+
+@pytest.mark.parametrize(
+    ("pooling", "others", "prompt", "expected"),
+    [
+        (CLS, (), None, "cls"),
+        ({"pooling_mode_max_tokens": True}, ("Normalize",), None, "max, Normalize"),
+        ({"embedding_dimension": 16, "pooling_mode": "cls"}, ("Normalize",), None, "cls, Normalize"),  # version 6
+        ({"word_embedding_dimension": 16}, (), None, "mean"),  # the default
+        ({"pooling_mode_mean_sqrt_len_tokens": True}, (), None, "mean_sqrt_len"),
+        ({"pooling_mode": ["mean", "max"]}, ("Normalize",), None, "mean, max, Normalize"),
+        (CLS, ("Dense", "Normalize"), None, "cls, Dense, Normalize"),
+        (CLS, (), "query", "cls, prompt query"),
+    ],
+)
+def test_the_pooling_of_a_folder_is_read(tmp_path, pooling, others, prompt, expected):
+    assert read_pooling(with_modules(tmp_path, pooling, *others, default_prompt_name=prompt)) == (expected, None)
+
+
+@pytest.mark.parametrize("kind", ["max", "cls"])
+def test_the_pooling_of_a_folder_is_used_and_kept(folder, tmp_path, kind):
+    pooling = {"pooling_mode": kind, "embedding_dimension": 16}
+    place = with_modules(folder("discriminator"), pooling, "Normalize", longest=7)
+    model = electra_tf.load(place)
+    vectors = model.encode(TEXTS, pooling=kind)
+    vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(model.encode(TEXTS), vectors, atol=1e-6)
+    write_sentence_transformers(load_trained(place).finished(), str(tmp_path / "again"))
+    assert read_pooling(str(tmp_path / "again")) == (f"{kind}, Normalize", 7)
+
+
+def test_a_foreign_pooling_is_refused_and_the_encoder_is_still_read(folder, tmp_path):
+    place = with_modules(folder("discriminator"), CLS, "Dense", "Normalize")
+    model = electra_tf.load(place)
+    with pytest.raises(UserError, match="the pooling is 'cls, Dense, Normalize', expected mean, cls or max"):
+        model.encode(TEXTS)
+    assert model.encode(TEXTS, pooling="cls").shape == (2, 16)
+    stored = load_trained(place).finished()
+    assert "'cls, Dense, Normalize'" in refusal(write_sentence_transformers, stored, str(tmp_path / "again"))
+
+
+@pytest.mark.parametrize(
+    ("longest", "of_tokenizer", "expected"),
+    [(7, 9, 7), (None, 9, 9), (None, 10**30, 13), (512, 9, 13)],  # of 13 positions
+)
+def test_the_longest_text_is_that_of_the_folder(folder, longest, of_tokenizer, expected):
+    place = with_modules(folder("discriminator"), CLS, longest=longest)
+    (Path(place) / "tokenizer_config.json").write_text(json.dumps({"model_max_length": of_tokenizer}))
+    assert load_trained(place).finished().trained_length == expected
+
+
+def test_an_older_folder_has_its_network_in_a_folder_of_its_own(folder, tmp_path):
+    (tmp_path / "st").mkdir()
+    (folder("discriminator", name="st/0_Transformer") / "sentence_bert_config.json").write_text('{"max_seq_length": 9}')
+    with_modules(tmp_path / "st", CLS)
+    modules = tmp_path / "st" / "modules.json"
+    modules.write_text(modules.read_text().replace('"path": ""', '"path": "0_Transformer"'))
+    model = load_trained(tmp_path / "st").finished()
+    assert (model.pooling, model.trained_length, model.encoder.num_layers) == ("cls", 9, 2)

@@ -53,34 +53,27 @@ def test_model_safetensors_is_read(tmp_path):
     assert_same(found)
 
 
-def in_parts(folder, names: dict[str, str]) -> None:
-    """Writes TENSORS as parts, with an index of the part that holds each tensor."""
-    for part in set(names.values()):
-        safetensors.numpy.save_file({name: TENSORS[name] for name in TENSORS if names[name] == part}, folder / part)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+def write_index(folder, parts: dict[str, str]) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": parts}))
 
 
-PARTS = dict(zip(TENSORS, [f"model-0000{part}-of-00002.safetensors" for part in (1, 1, 2, 2)], strict=True))
-
-
-def test_a_model_in_parts_is_read(tmp_path):
-    in_parts(tmp_path, PARTS)
+def test_a_model_in_parts_is_read_and_a_missing_part_is_named(tmp_path):
+    parts = dict(zip(TENSORS, [f"model-0000{part}-of-00002.safetensors" for part in (1, 1, 2, 2)], strict=True))
+    for part in set(parts.values()):
+        safetensors.numpy.save_file({name: TENSORS[name] for name in TENSORS if parts[name] == part}, tmp_path / part)
+    write_index(tmp_path, parts)
     file, found = read_tensors(str(tmp_path))
     assert file == f"{tmp_path}/model.safetensors"
     assert_same(found)
-
-
-def test_a_missing_part_is_named(tmp_path):
-    in_parts(tmp_path, PARTS)
     (tmp_path / "model-00002-of-00002.safetensors").unlink()
     assert f"{tmp_path}/model-00002-of-00002.safetensors does not exist" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("names", [{"a": "../part.safetensors"}, {"a": "/etc/part.safetensors"}])
-def test_an_index_cannot_name_files_outside_of_its_folder(tmp_path, names):
+@pytest.mark.parametrize("name", ["../part.safetensors", "/etc/part.safetensors"])
+def test_an_index_cannot_name_files_outside_of_its_folder(tmp_path, name):
     safetensors.numpy.save_file(TENSORS, tmp_path / "part.safetensors")
     (tmp_path / "inside").mkdir()
-    (tmp_path / "inside" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    write_index(tmp_path / "inside", {"a": name})
     assert f"{tmp_path}/inside" in refusal(tmp_path / "inside")
 
 

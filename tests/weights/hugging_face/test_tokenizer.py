@@ -72,13 +72,12 @@ def test_transformers_lowers_and_strips_as_our_tokenizer(both, lower_case, strip
 ADDED = {"[ENT]": 13, "[URL]": 14}
 
 
-@pytest.mark.parametrize("end", ["\n", ""])
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "end"),
     [
-        ("added_tokens.json", ADDED),
-        ("tokenizer_config.json", {"added_tokens_decoder": {str(i): {"content": t} for t, i in ADDED.items()}}),
-        ("added_tokens.json", ADDED | {"[CLS]": 2, "far": 20}),  # one of vocab.txt, one after a gap
+        ("added_tokens.json", ADDED, "\n"),
+        ("tokenizer_config.json", {"added_tokens_decoder": {i: {"content": t} for t, i in ADDED.items()}}, "\n"),
+        ("added_tokens.json", ADDED | {"[CLS]": 2, "far": 20}, ""),  # one of vocab.txt, one after a gap
     ],
 )
 def test_added_tokens_follow_vocab_txt_as_in_transformers(tmp_path, name, content, end):
@@ -198,26 +197,21 @@ def test_ids_that_tokenizer_json_leaves_out_keep_those_behind_them(place):
     assert vocabulary.tokens == (*tokens[:5], "[line 6]", "[line 7]", "[line 8]", *tokens[8:])
 
 
+CONFIG, FAST = "tokenizer_config.json", "tokenizer.json"
+
+
 @pytest.mark.parametrize(
     ("file", "content", "part"),
     [
-        ("tokenizer_config.json", {"do_lower_case": False, "strip_accents": True}, "strip_accents true"),
-        ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "normalizer NFKC"),
-        ("tokenizer.json", {"added_tokens": [{"content": "[MASK]"}, {"content": "[E1]"}]}, "added_tokens [E1];"),
-        ("tokenizer.json", {"model": {"continuing_subword_prefix": "_"}}, "continuing_subword_prefix '_'"),
-        (
-            "tokenizer_config.json",
-            {"additional_special_tokens": ["[E1]", {"content": "[E2]"}]},
-            "added_tokens [E1], [E2]",
-        ),
-        ("tokenizer_config.json", {"extra_special_tokens": {"user_token": "<u>"}}, "added_tokens <u>;"),
+        (CONFIG, {"do_lower_case": False, "strip_accents": True}, "strip_accents true"),
+        (FAST, {"normalizer": {"type": "NFKC"}}, "normalizer NFKC"),
+        (FAST, {"added_tokens": [{"content": "[MASK]"}, {"content": "[E1]"}]}, "added_tokens [E1];"),
+        (FAST, {"model": {"continuing_subword_prefix": "_"}}, "continuing_subword_prefix '_'"),
+        (CONFIG, {"additional_special_tokens": ["[E1]", {"content": "[E2]"}]}, "added_tokens [E1], [E2];"),
+        (CONFIG, {"extra_special_tokens": {"user_token": "<u>"}}, "added_tokens <u>;"),
         ("special_tokens_map.json", {"additional_special_tokens": ["[SEP]", "[E1]"]}, "added_tokens [E1];"),
-        ("tokenizer_config.json", {"never_split": ["[SEP]", "C++"]}, "never_split C++;"),
-        (
-            "tokenizer_config.json",
-            {"split_by": "jamo", "lowercase": False},
-            "in tokenizer_config.json the unknown split_by, lowercase;",
-        ),
+        (CONFIG, {"never_split": ["[SEP]", "C++"]}, "never_split C++;"),
+        (CONFIG, {"split_by": "jamo", "lowercase": False}, f"in {CONFIG} the unknown split_by, lowercase;"),
     ],
 )
 def test_a_tokenizer_that_is_not_berts_gives_a_warning(place, file, content, part):
@@ -231,24 +225,20 @@ OWN_CODE = {"tokenizer_class": "BertTokenizer", "auto_map": {"AutoTokenizer": ["
 
 
 @pytest.mark.parametrize(
-    ("of_model", "of_tokenizer", "names"),
+    ("of_model", "file", "content", "names"),
     [
-        ({}, JAPANESE, ["BertJapaneseTokenizer"]),
-        (JAPANESE, {"do_lower_case": False}, ["BertJapaneseTokenizer"]),
-        ({}, {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character"}, ["mecab", "character"]),
-        ({}, {"tokenizer_class": "RoFormerTokenizerFast"}, ["RoFormerTokenizer"]),
-        ({}, OWN_CODE, ["JamoTokenizer"]),
+        ({}, CONFIG, JAPANESE, ["BertJapaneseTokenizer"]),
+        (JAPANESE, CONFIG, {"do_lower_case": False}, ["BertJapaneseTokenizer"]),
+        ({}, CONFIG, {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "character"}, ["mecab", "character"]),
+        ({}, CONFIG, {"tokenizer_class": "RoFormerTokenizerFast"}, ["RoFormerTokenizer"]),
+        ({}, CONFIG, OWN_CODE, ["JamoTokenizer"]),
+        ({}, FAST, {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}}, ["Unigram"]),
     ],
 )
-def test_a_folder_that_needs_a_tokenizer_of_its_own_is_refused_for_text(place, of_model, of_tokenizer, names):
-    folder = place({"tokenizer_config.json": of_tokenizer}, of_model)
+def test_a_folder_that_needs_a_tokenizer_of_its_own_is_refused_for_text(place, of_model, file, content, names):
+    folder = place({file: content}, of_model)
     message = refusal(load_trained(folder).finished)
     assert all(name in message for name in (*names, str(folder), "vocab_file", "input"))
-
-
-def test_a_tokenizer_json_of_another_kind_is_refused_for_text(place):
-    folder = place({"tokenizer.json": {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}}})
-    assert "needs its tokenizer Unigram" in refusal(load_trained(folder).finished)
 
 
 def test_text_that_was_cut_before_is_read_with_the_vocabulary_of_such_a_folder(place):
