@@ -4,6 +4,7 @@ The weights are large and a head's outputs are centred, so that labels and spans
 V 32, E 6, H 8, A 2, F 12, L 2, 40 positions, C 3 or 2.
 """
 
+import functools
 from collections.abc import Callable
 
 import keras
@@ -22,10 +23,10 @@ from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
 from electra_tf.tasks.finetune.task import FinetuningTask
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.served import ServedModel, ServingShapes
-from electra_tf.text.sentencepiece import SentencePieceTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, StoredTokenizer, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.stored_model import StoredModel
+from tests.byte_level import byte_level
 from tests.sentence_pieces import train
 from tests.toy import ENCODER
 
@@ -47,7 +48,7 @@ TASKS = {
     "squad_v2": _QUESTIONS,
     "independent": {**_QUESTIONS, "joint_prediction": False, "answerable_classifier": False},
 }
-OF_PIECES = " of pieces"
+OF_PIECES, OF_BYTES = " of pieces", " of bytes"
 MAX_SEQ_LENGTH = 16
 SHAPES = ServingShapes(MAX_SEQ_LENGTH)
 
@@ -58,25 +59,20 @@ def word_tokenizer() -> BertTokenizer:
 
 
 @pytest.fixture(scope="session")
-def piece_tokenizer() -> SentencePieceTokenizer:
-    return SentencePieceTokenizer(Vocabulary.from_bytes(train("bpe"), "a test"))
-
-
-@pytest.fixture(scope="session")
-def finetuned(word_tokenizer, piece_tokenizer) -> Callable[[str], StoredModel]:
+def finetuned(word_tokenizer) -> Callable[[str], StoredModel]:
     """`finetuned("pairs")`: the model of a task of `TASKS`, built once. "pairs of pieces": with SentencePiece."""
-    built = {}
 
+    @functools.cache
     def build(name: str) -> StoredModel:
-        if name not in built:
-            tokenizer = piece_tokenizer if name.endswith(OF_PIECES) else word_tokenizer
-            config = config_of(TASKS[name.removesuffix(OF_PIECES)], tokenizer.vocabulary.size)
-            keras.utils.set_random_seed(3)
-            task = build_finetuning_task(config)
-            _draw_weights(task, np.random.default_rng(11))
-            text = StoredTokenizer(tokenizer.vocabulary.content, tokenizer.settings)
-            built[name] = StoredModel("a test", config.encoder, None, {}, text, finetuned=config, task=task)
-        return built[name]
+        contents = {"": word_tokenizer.vocabulary.content, OF_PIECES: train("bpe"), OF_BYTES: byte_level()}
+        kind, of, tokens = name.partition(" of ")
+        content = contents[of + tokens]
+        config = config_of(TASKS[kind], Vocabulary.from_bytes(content, "a test").size)
+        keras.utils.set_random_seed(3)
+        task = build_finetuning_task(config)
+        _draw_weights(task, np.random.default_rng(11))
+        text = StoredTokenizer.of(content, word_tokenizer.settings)
+        return StoredModel("a test", config.encoder, None, {}, text, finetuned=config, task=task)
 
     return build
 
@@ -103,21 +99,15 @@ def config_of(task: dict, vocab_size: int):
 @pytest.fixture(scope="session")
 def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
     """`served("pairs")`: the served model of a task of `TASKS`, or of "pretraining", built once for each shape."""
-    built = {}
 
+    @functools.cache
     def build(name: str, shapes: ServingShapes = SHAPES) -> ServedModel:
-        if (name, shapes) not in built:
-            built[name, shapes] = _served(name, shapes)
-        return built[name, shapes]
-
-    def _served(name: str, shapes: ServingShapes) -> ServedModel:
         if name == "pretraining":
             tokenizer = finetuned("regression").tokenizer
-            sizes = {"vocab_size": len(tokenizer.vocabulary.tokens), "max_position_embeddings": 20}
+            sizes = {"vocab_size": tokenizer.vocabulary.size, "max_position_embeddings": 20}
             keras.utils.set_random_seed(4)
             return TextEncoder(build_objective(tiny_config(encoder=sizes)), tokenizer, shapes)
         model = finetuned(name)
-        name = name.removesuffix(OF_PIECES)
         return KINDS[model.finetuned.task.kind].served(model.task, model.tokenizer, shapes)
 
     return build
@@ -126,14 +116,7 @@ def served(finetuned, tiny_config) -> Callable[..., ServedModel]:
 @pytest.fixture(scope="session")
 def exported(served, tmp_path_factory) -> Callable[[str], str]:
     """`exported("pairs")`: the version directory of its export, written once."""
-    written = {}
-
-    def export(name: str) -> str:
-        if name not in written:
-            written[name] = export_saved_model(served(name), tmp_path_factory.mktemp(name) / "model")
-        return written[name]
-
-    return export
+    return functools.cache(lambda name: export_saved_model(served(name), tmp_path_factory.mktemp(name) / "model"))
 
 
 # Mixed scripts, empty and blank texts, invalid UTF-8, control characters, a long word and a long text.

@@ -1,5 +1,6 @@
 """Each signature of each kind of model: operations, warm-up requests, hard texts, TensorFlow's session."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from electra_tf.serving.saved_model import WARMUP_FILE
-from tests.serving.conftest import HARD_TEXTS, LONG_TEXTS, OF_PIECES, TASKS
+from tests.serving.conftest import HARD_TEXTS, LONG_TEXTS, OF_BYTES, OF_PIECES, TASKS
 
 pytestmark = pytest.mark.slow
 
@@ -36,14 +37,8 @@ OF_SENTENCE_PIECE = {
 @pytest.fixture(scope="module")
 def loaded(exported):
     """`loaded("pairs")`: the signatures of its export, loaded once."""
-    models = {}  # they must outlive their signatures
-
-    def load(kind: str):
-        if kind not in models:
-            models[kind] = tf.saved_model.load(exported(kind))
-        return models[kind].signatures
-
-    return load
+    load = functools.cache(lambda kind: tf.saved_model.load(exported(kind)))  # it must outlive its signatures
+    return lambda kind: load(kind).signatures
 
 
 @every_kind
@@ -144,6 +139,19 @@ def test_ids_of_wrong_shape_or_range_are_refused(loaded, changes, message):
     inputs = {"input_ids": [[2, 9, 3], [2, 5, 3]], "input_mask": [[1, 1, 1]] * 2, "segment_ids": [[0, 0, 0]] * 2}
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         loaded("tagging")["embed_ids"](**{name: tf.constant(rows) for name, rows in (inputs | changes).items()})
+
+
+@pytest.mark.parametrize(("task", "own"), [("classification", "classify_ids"), ("squad_v2", "answer_ids")])
+def test_a_model_with_a_byte_level_tokenizer_is_served_with_ids(loaded, finetuned, task, own):
+    signatures, model = loaded(f"{task}{OF_BYTES}"), finetuned(f"{task}{OF_BYTES}")
+    assert set(signatures) == {"serving_default", own, "embed_ids"}
+    ids = tf.constant([model.tokenizer.tokenize(["the cat"]).to_list()[0]], tf.int32)
+    batch = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
+    outputs = signatures["serving_default"](**batch)
+    for name, value in signatures[own](**batch).items():
+        np.testing.assert_array_equal(outputs[name], value)
+    vectors = model.task.encoder(**batch).sequence_output
+    np.testing.assert_allclose(signatures["embed_ids"](**batch)["sequence_output"], vectors, atol=1e-5)
 
 
 @every_kind

@@ -198,25 +198,6 @@ def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):
     assert (tmp_path.parent / "elsewhere/variables/variables.index").read_text() == "old"
 
 
-@pytest.mark.slow
-def test_shared_embeddings_are_exported_as_one_table(objective, word_tokenizer, tmp_path):
-    """The export has one word table, the sum, and computes the same vectors."""
-    task = objective(tying="gradient_disentangled")
-    difference = task.discriminator.embeddings.word_embeddings_difference
-    difference.assign(tf.reshape(tf.linspace(-1.0, 1.0, tf.size(difference)), difference.shape))
-    table = (task.generator.encoder.embeddings.word_embeddings + difference).numpy()
-    ids = tf.constant([[2, 24, 22, 3]])
-    batch = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
-    before = task(batch).pooled_output.numpy()
-    version_dir = export_saved_model(TextEncoder(task, word_tokenizer, ServingShapes(6)), tmp_path / "model")
-    stored = tf.train.load_checkpoint(os.path.join(version_dir, "variables", "variables"))
-    shapes = stored.get_variable_to_shape_map()
-    tables = [name for name, shape in shapes.items() if shape == list(table.shape)]
-    assert len(tables) == 1 and np.array_equal(stored.get_tensor(tables[0]), table)
-    served = tf.saved_model.load(version_dir).signatures["embed"](text=tf.constant(["old sea"]))
-    assert served["pooled_output"].numpy() == pytest.approx(before, abs=1e-5)
-
-
 def test_an_export_is_written_to_any_filesystem_of_tensorflow(text_encoder):
     version_dir = export_saved_model(text_encoder, "ram://exports/model")
     assert (version_dir, tf.io.gfile.listdir("ram://exports/model")) == ("ram://exports/model/1", ["1"])

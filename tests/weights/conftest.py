@@ -57,19 +57,29 @@ HEADS = {
 }
 
 
+def once(build: Callable) -> Callable:
+    """A function that gives the same object for the same settings."""
+    built = {}
+
+    def get(**settings):
+        key = json.dumps(settings, sort_keys=True)
+        if key not in built:
+            built[key] = build(**settings)
+        return built[key]
+
+    return get
+
+
 @pytest.fixture(scope="session")
 def stored(tiny_config) -> Callable[..., StoredModel]:
     """`stored(objective={...}, without=("generator",))`: a pre-trained model of the tiny configuration at step 3.
 
     Weights whose names begin as in `without` are left out.
     """
-    models: dict[str, StoredModel] = {}
+    pretrained = once(lambda **changes: _pretrained(tiny_config(**changes)))
 
     def build(without: tuple[str, ...] = (), facts: dict | None = None, **changes) -> StoredModel:
-        key = json.dumps(changes, sort_keys=True)
-        if key not in models:
-            models[key] = _pretrained(tiny_config(**changes))
-        model = models[key]
+        model = pretrained(**changes)
         weights = {name: value for name, value in model.weights.items() if not name.startswith(without)}
         generator = None if "generator" in without else model.generator
         return dataclasses.replace(model, weights=weights, generator=generator, facts=facts or {})
@@ -146,16 +156,12 @@ def _without_none(values: dict) -> dict:
 @pytest.fixture(scope="session")
 def run_of(tiny_config, tmp_path_factory) -> Callable[..., tuple[Objective, str]]:
     """`run_of(objective={...})`: an objective with random weights, and the directory of its run; each made once."""
-    runs = {}
 
     def write(step: int = 7, **changes) -> tuple[Objective, str]:
-        key = json.dumps([step, changes], sort_keys=True)
-        if key not in runs:
-            objective = random_objective(tiny_config(**changes), seed=1)
-            runs[key] = objective, write_run_of(objective, tmp_path_factory.mktemp("run"), step).path
-        return runs[key]
+        objective = random_objective(tiny_config(**changes), seed=1)
+        return objective, write_run_of(objective, tmp_path_factory.mktemp("run"), step).path
 
-    return write
+    return once(write)
 
 
 def random_objective(config, seed: int) -> Objective:

@@ -78,10 +78,10 @@ def test_the_authors_checkpoint_gives_its_generator(target, run_of, tmp_path):
 
 def test_another_vocabulary_or_casing_is_refused(target, run_of):
     fast = target(run_of()[1])
-    other = "\n".join(reversed(TOKENS)).encode()
-    assert "has another vocabulary than the data" in refusal(fast, StoredTokenizer(other, OF_DATA.settings))
-    cased = TextSettings(lower_case=False, strip_accents=False)
-    assert "was trained with lower_case True, the data with False" in refusal(fast, StoredTokenizer(VOCABULARY, cased))
+    other = StoredTokenizer("\n".join(reversed(TOKENS)).encode(), OF_DATA.settings)
+    assert "has another vocabulary than the data" in refusal(fast, other)
+    cased = StoredTokenizer(VOCABULARY, TextSettings(lower_case=False, strip_accents=False))
+    assert "was trained with lower_case True, the data with False" in refusal(fast, cased)
 
 
 def test_other_sizes_are_refused_with_the_settings_to_write(target, run_of):

@@ -135,11 +135,15 @@ def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(stored
         load_served_model(tmp_path / "out")
 
 
-def test_training_starts_from_a_pair_or_from_a_discriminator_with_a_fresh_generator(model, pair, tiny_config):
+def test_training_and_fine_tuning_start_from_a_pair_or_with_a_fresh_generator(
+    model, pair, tiny_config
+):
     config = tiny_config(encoder={"max_position_embeddings": 20})
     whole, alone = build_objective(config), build_objective(config)
     assert initialize_from(whole, pair)[0].startswith(f"weights from {pair}: 50 variables; ")
     assert_same_weights(weights_of(whole), model.weights)
+    found = load_pretrained(pair)
+    assert (found.origin, found.encoder) == (pair, model.encoder)
     before = weights_of(alone)
     message = refusal(initialize_from, alone, f"{pair}/discriminator")
     assert "holds no variable generator" in message and "fresh_generator" in message
@@ -147,11 +151,6 @@ def test_training_starts_from_a_pair_or_from_a_discriminator_with_a_fresh_genera
     assert lines[1].startswith("a fresh generator: 23 variables stay random (fresh_generator). ")
     of_generator = {name: value for name, value in before.items() if name.startswith("generator")}
     assert_same_weights(weights_of(alone), model.weights | of_generator)
-
-
-def test_fine_tuning_starts_from_a_folder(pair, model):
-    found = load_pretrained(pair)
-    assert (found.origin, found.encoder) == (pair, model.encoder)
 
 
 def write_seed(stored: StoredModel, directory, **changes) -> None:
@@ -180,15 +179,11 @@ def test_pre_training_does_not_start_from_a_fine_tuned_model(stored_finetuned, t
         initialize_from(build_objective(tiny_config()), tmp_path / "seed_0")
 
 
-def test_a_folder_with_rows_without_a_token_states_both_numbers_and_starts_another_run(stored, tmp_path, tiny_config):
-    model = stored(encoder={"vocab_size": 53}, objective=MASKED_LM)
-    write_hugging_face(model, str(tmp_path))
+def test_a_folder_with_rows_without_a_token_states_both_numbers(stored, tmp_path):
+    write_hugging_face(stored(encoder={"vocab_size": 53}, objective=MASKED_LM), str(tmp_path))
     assert json.loads((tmp_path / "config.json").read_text())["vocab_size"] == 53
     assert len(json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]) == 47
     assert "vocabulary: 47 " in (tmp_path / "README.md").read_text()
-    target = build_objective(tiny_config(encoder={"vocab_size": 53}, objective=MASKED_LM))
-    initialize_from(target, tmp_path, tokenizer=model.stored_tokenizer)
-    assert_same_weights(weights_of(target), model.weights)
 
 
 @pytest.mark.parametrize(("encoder", "second"), [({"type_vocab_size": 1}, 0), ({"type_vocab_size": 2}, 1), (MODERN, 0)])

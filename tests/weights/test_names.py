@@ -23,11 +23,8 @@ BIASES = {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"}
 @pytest.mark.parametrize(
     ("settings", "scopes"),
     [
-        ({}, set()),
-        ({"name": "electra_15"}, set()),
-        ({"name": "bert_mlm"}, set()),
+        *(({"name": name}, set()) for name in ("electra", "electra_15", "bert_mlm", "fast_electra")),
         ({"name": "two_stage", "generator": EQUAL_SIZES, "tying": "none"}, set()),
-        ({"name": "fast_electra"}, set()),
         ({"tying": "all", "generator": EQUAL_SIZES}, set()),
         ({"tying": "gradient_disentangled"}, set()),
         ({"generator": {"kind": "uniform"}}, set()),

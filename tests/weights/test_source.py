@@ -75,19 +75,14 @@ def test_a_checkpoint_outside_of_a_run_is_read_as_tensorflow_1(tmp_path, name):
     assert refusal(tmp_path / name).startswith(f"{prefix} holds no matrix electra/embeddings/word_embeddings")
 
 
-def test_the_file_checkpoint_of_a_directory_cannot_name_another_model(tmp_path):
-    write_checkpoint(tmp_path / "other/model.ckpt-9")
-    (tmp_path / "copied").mkdir()
-    (tmp_path / "copied/checkpoint").write_text('model_checkpoint_path: "../other/model.ckpt-9"\n')
-    message = refusal(tmp_path / "copied")
-    assert message.startswith(f"{tmp_path}/copied/model.ckpt-9 is damaged: ")
-
-
-def test_the_file_checkpoint_may_name_its_own_directory_by_another_path(tmp_path):
+def test_the_file_checkpoint_names_a_model_of_its_own_directory_by_any_path(tmp_path):
     write_checkpoint(tmp_path / "here/model.ckpt-9")
     (tmp_path / "link").symlink_to("here")
-    (tmp_path / "here/checkpoint").write_text(f'model_checkpoint_path: "{tmp_path}/link/model.ckpt-9"\n')
+    (tmp_path / "copied").mkdir()
+    for place in ("here", "copied"):
+        (tmp_path / place / "checkpoint").write_text(f'model_checkpoint_path: "{tmp_path}/link/model.ckpt-9"\n')
     assert "holds no matrix" in refusal(tmp_path / "here")
+    assert refusal(tmp_path / "copied").startswith(f"{tmp_path}/copied/model.ckpt-9 is damaged: ")
 
 
 @pytest.mark.parametrize("name", ["nothing/at/all", ""])
@@ -101,17 +96,17 @@ def test_a_directory_of_several_seeds_is_refused_naming_one(run, tmp_path):
     assert refusal(tmp_path / "out").endswith(f"{tmp_path}/out/seed_3")
 
 
-def test_a_damaged_checkpoint_that_the_path_names_is_refused(tiny_pretrained, tmp_path):
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("checkpoints/step-3.data-00000-of-00001", "checkpoints/step-3"),
+        ("vocab.txt", "vocab.txt is missing"),
+    ],
+)
+def test_a_run_with_a_damaged_checkpoint_or_another_vocabulary_is_refused(tiny_pretrained, tmp_path, file, problem):
     shutil.copytree(tiny_pretrained, tmp_path / "run")
-    damage(tmp_path / "run/checkpoints/step-3")
-    assert f"{tmp_path}/run/checkpoints/step-3" in refusal(tmp_path / "run/checkpoints/step-3")
-
-
-def test_a_run_whose_vocabulary_changed_is_refused(tiny_pretrained, tmp_path):
-    shutil.copytree(tiny_pretrained, tmp_path / "run")
-    vocabulary = tmp_path / "run/vocab.txt"
-    vocabulary.write_bytes(vocabulary.read_bytes().replace(b"w7\n", b"w7x\n"))
-    assert refusal(tmp_path / "run").startswith(f"{vocabulary} is missing, edited or damaged")
+    (tmp_path / "run" / file).write_bytes(b"[PAD]\n")
+    assert f"{tmp_path}/run/{problem}" in refusal(tmp_path / "run/checkpoints/step-3")
 
 
 def test_overrides_of_a_runs_own_settings_are_refused(tiny_pretrained):

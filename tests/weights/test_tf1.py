@@ -91,10 +91,3 @@ def test_settings_that_the_format_does_not_keep_are_named(model, tmp_path, setti
     tokenizer = model.stored_tokenizer._replace(settings=settings)
     lines = write_tf1(dataclasses.replace(model, stored_tokenizer=tokenizer), str(tmp_path))
     assert len(lines) == 3 and re.match(note, lines[2])
-
-
-def test_a_damaged_checkpoint_is_named(model, tmp_path):
-    prefix = write_tf1_checkpoint(tmp_path / "model.ckpt", model.weights)
-    data = tmp_path / "model.ckpt.data-00000-of-00001"
-    data.write_bytes(data.read_bytes()[:100])
-    assert refusal(read_tf1, prefix, HEADS).startswith(f"{prefix} ")

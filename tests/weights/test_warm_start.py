@@ -1,6 +1,5 @@
 """Initial weights from runs, folders and TensorFlow 1 checkpoints: all weights are copied, or none."""
 
-import json
 import re
 
 import numpy as np
@@ -22,6 +21,7 @@ from tests.weights.conftest import (
     MODERN,
     SHALLOW,
     assert_same_weights,
+    once,
     random_objective,
     weights_of,
     write_run_of,
@@ -36,16 +36,13 @@ SQUARE = {"embedding_size": 12, "hidden_size": 12, "num_layers": 3, "num_heads":
 @pytest.fixture(scope="session")
 def target(tiny_config):
     """`target(objective={...})`: an objective with other random weights, the same one for the same settings."""
-    built = {}
+    build = once(lambda **changes: random_objective(tiny_config(**changes), seed=2))
 
-    def build(**changes):
-        key = json.dumps(changes, sort_keys=True)
-        if key not in built:
-            built[key] = random_objective(tiny_config(**changes), seed=2)
-        randomize(named_variables(built[key]), seed=2)
-        return built[key]
+    def get(**changes):
+        randomize(named_variables(build(**changes)), seed=2)
+        return build(**changes)
 
-    return build
+    return get
 
 
 @pytest.fixture
@@ -183,14 +180,6 @@ def test_differences_of_embeddings_are_kept_and_become_sums_elsewhere(run_of, ta
             weights[f"electra/embeddings/{name}"], disentangled.encoder.embeddings.table(name).numpy()
         )
     assert_same_weights(load_trained(path).finished().weights, weights)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["electric", "hard_mlm", "all_tokens_mlm", "teams"])  # with layers that others lack
-def test_every_objective_starts_from_a_run_of_its_own(run_of, target, name):
-    (source, path), started = run_of(objective={"name": name}), target(objective={"name": name})
-    assert len(initialize_from(started, path)) == 1
-    assert_same_weights(weights_of(started), weights_of(source))
 
 
 # From a masked language model or an encoder to ELECTRA

@@ -4,8 +4,7 @@
 
 The request has `texts`, each a list of one text or two, and `folders`, paths by name. The answer holds the ids of each
 folder's tokenizer, and the outputs of the class in its config.json, in float32 and, under `NAME|OUTPUT|exact`, in
-float64. Prints one line of JSON: for each folder its class, missing and unexpected tensors, and the tensors that are
-missing for `AutoModel`.
+float64. Prints one line of JSON: for each folder its class, and missing and unexpected tensors.
 
 A request may also have `made`, by name the `folder` to write, the `class` and the `config` of a model with random
 weights, perhaps its `dtype` and options of its `saving`, and `inputs`, ids and masks as lists. The answer then holds
@@ -30,7 +29,7 @@ _LOADING = ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs")
 def main(request_file: str, answer_file: str) -> None:
     with open(request_file, encoding="utf-8") as stream:
         request = json.load(stream)
-    arrays, report = {}, {"versions": {"transformers": transformers.__version__, "torch": torch.__version__}}
+    arrays, report = {}, {}
     for name, made in request.get("made", {}).items():
         labels, model = made.pop("labels", None), _made(**made)
         inputs = _choices(made["class"], {key: torch.tensor(each) for key, each in request["inputs"].items()})
@@ -51,9 +50,7 @@ def main(request_file: str, answer_file: str) -> None:
             outputs = model.eval()(**inputs)
         arrays |= {f"{name}|{key}": outputs[key].numpy() for key in _OUTPUTS if key in outputs}
         problems = {key: sorted(map(str, loading[key])) for key in _LOADING if loading.get(key)}
-        _, loading = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
-        lacking = sorted(map(str, loading["missing_keys"]))
-        report[name] = {"class": architecture, "problems": problems, "encoder_lacks": lacking}
+        report[name] = {"class": architecture, "problems": problems}
         with torch.inference_mode():
             outputs = model.double()(**inputs)
         arrays |= {f"{name}|{key}|exact": outputs[key].numpy() for key in _OUTPUTS if key in outputs}

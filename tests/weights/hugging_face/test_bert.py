@@ -78,9 +78,6 @@ def test_electra_is_never_bert_but_its_encoder_can_be(stored, tmp_path):
     assert [each.architecture for each in networks] == ["ElectraForPreTraining", "ElectraForMaskedLM"]
 
 
-# Folders of other programs, and back
-
-
 @pytest.fixture
 def published(folder, stored):
     """`published({"cls.predictions.bias": None}, {...})`: the folder of a masked LM that we did not write."""
@@ -156,9 +153,6 @@ def test_a_folder_of_an_older_version_that_states_its_class_alone_is_read(publis
     models = [read_hugging_face(str(published(config={"model_type": kind}, name=f"{kind}"))) for kind in ("bert", None)]
     assert [model.encoder.family for model in models] == ["bert", "bert"]
     assert_same_weights(*(model.weights for model in models))
-
-
-# The pooler in fine-tuning
 
 
 def test_the_head_of_huggingface_is_the_pooler_with_tanh(stored_finetuned):

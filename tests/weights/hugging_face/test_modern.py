@@ -87,9 +87,6 @@ def test_a_generator_with_projected_embeddings_is_left_out_with_a_note(stored, t
     assert read_hugging_face(str(tmp_path)).has_discriminator_head
 
 
-# Folders of other programs
-
-
 @pytest.fixture
 def published(folder, stored):
     """`published({"layer_types": None}, {"decoder.bias": None})`: the folder of a masked LM that we did not write."""

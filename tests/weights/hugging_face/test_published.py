@@ -49,16 +49,11 @@ def test_pairs_are_told_from_texts_by_the_inputs_and_may_have_columns_of_other_n
     assert named.predict([{"premise": "w5 w6", "hypothesis": "w7", "text": "w9"}]) == pair
 
 
-@pytest.mark.parametrize(
-    ("inputs", "message"),
-    [
-        ([("w5", "w6"), ("w5",)], "expected 2 texts"),
-        ([{"text": "w5", "text_pair": None}], "'text_pair', expected a string"),
-    ],
-)
-def test_texts_that_are_neither_single_nor_pairs_are_refused(classifier, inputs, message):
-    with pytest.raises(UserError, match=message):
-        classifier.predict(inputs)
+def test_texts_that_are_neither_single_nor_pairs_are_refused(classifier):
+    with pytest.raises(UserError, match="expected 2 texts"):
+        classifier.predict([("w5", "w6"), ("w5",)])
+    with pytest.raises(UserError, match="'text_pair', expected a string"):
+        classifier.predict([{"text": "w5", "text_pair": None}])
 
 
 def test_the_number_of_texts_of_a_model_that_states_it_cannot_be_changed(stored_finetuned):
@@ -107,8 +102,6 @@ def test_the_step_of_a_pre_training_is_not_that_of_a_head_trained_elsewhere(stor
     model = load_trained(tmp_path).finished()
     assert (model.step, model.facts) == (0, {"is_assumed": True})
 
-
-# Folders of sentence-transformers
 
 CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
 

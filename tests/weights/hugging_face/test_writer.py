@@ -1,31 +1,32 @@
 """Written Hugging Face folders: the classes, tensors and sizes of transformers, the files, and the model card."""
 
 import dataclasses
-import json
 import os
-import struct
 
 import huggingface_hub
 import pytest
+import safetensors
 
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, model_card, write_hugging_face
 from electra_tf.weights.write import write_model
 from tests.toy import VOCABULARY
-from tests.weights.conftest import MASKED_LM, MODERN, refusal, shapes_of
+from tests.weights.conftest import MASKED_LM, MODERN, assert_same_weights, refusal, shapes_of
 
+TABLE = "embeddings.word_embeddings"
 FILES = sorted(
     ["README.md", "config.json", "model.safetensors", "vocab.txt"]
     + ["special_tokens_map.json", "tokenizer.json", "tokenizer_config.json"]
 )
 
 
-def test_electra_is_written_as_a_discriminator_and_a_generator(stored, shapes_of_classes):
-    networks = hugging_face_networks(stored())
-    assert [(each.name, each.architecture) for each in networks] == [
-        ("discriminator", "ElectraForPreTraining"),
-        ("generator", "ElectraForMaskedLM"),
-    ]
+@pytest.mark.parametrize(
+    ("without", "architectures"),
+    [((), ["ElectraForPreTraining", "ElectraForMaskedLM"]), (("generator", "discriminator"), ["ElectraModel"])],
+)
+def test_electra_is_written_as_two_classes_and_its_encoder_as_one(stored, shapes_of_classes, without, architectures):
+    networks = hugging_face_networks(stored(without))
+    assert [network.architecture for network in networks] == architectures
     for network in networks:
         assert shapes_of(network) == shapes_of_classes[network.architecture]
 
@@ -38,11 +39,6 @@ def test_config_holds_each_networks_own_sizes_as_whole_numbers(stored):
         values = discriminator[name], generator[name]
         assert values == expected and all(type(value) is int for value in values)
     assert discriminator["electra_tf"] == {"objective": "electra", "step": 3, "data": ["abc"]}
-
-
-def test_an_encoder_alone_has_no_prefix(stored, shapes_of_classes):
-    (network,) = hugging_face_networks(stored(("generator", "discriminator")))
-    assert network.architecture == "ElectraModel" and shapes_of(network) == shapes_of_classes["ElectraModel"]
 
 
 @pytest.fixture(scope="module")
@@ -62,19 +58,16 @@ def test_each_network_has_a_folder_with_all_files(written):
     ]
 
 
-def test_the_bytes_of_the_file_are_the_weights(written, stored):
-    with open(os.path.join(written[0], "discriminator", "model.safetensors"), "rb") as stream:
-        # The format: eight bytes of length, a header in JSON, the values one after another.
-        header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
-        content = stream.read()
-    assert header.pop("__metadata__") == {"format": "pt"} and len(header) == 27
+def test_the_file_holds_the_weights_and_names_its_format(written, stored):
+    with safetensors.safe_open(f"{written[0]}/discriminator/model.safetensors", "np") as file:
+        assert (file.metadata(), len(file.keys())) == ({"format": "pt"}, 27)
+        tensors = {name: file.get_tensor(f"electra.{name}.weight") for name in ("embeddings_project", TABLE)}
     weights = stored().weights
-    table, kernel = weights["electra/embeddings/word_embeddings"], weights["electra/embeddings_project/kernel"]
-    expected = {"word_embeddings": table, "embeddings_project": kernel.T}  # [47, 12], [16, 12]
-    for name, value in expected.items():
-        (entry,) = (entry for tensor, entry in header.items() if tensor.endswith(f"{name}.weight"))
-        assert (entry["dtype"], entry["shape"]) == ("F32", list(value.shape))
-        assert content[slice(*entry["data_offsets"])] == value.tobytes()
+    expected = {
+        "embeddings_project": weights["electra/embeddings_project/kernel"].T,  # [16, 12]
+        TABLE: weights["electra/embeddings/word_embeddings"],
+    }
+    assert_same_weights(tensors, expected)
 
 
 def test_transformers_reads_the_configuration(written):
