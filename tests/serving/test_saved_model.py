@@ -165,9 +165,7 @@ def test_an_export_without_the_serving_api_has_no_warm_up_requests_and_says_so(t
 
 
 @pytest.mark.parametrize(("place", "older"), [("ram://export_retried", []), ("{}/new", []), ("{}", ["1"])])
-def test_a_failed_export_leaves_what_was_there_and_the_same_call_works(
-    small_exports, tmp_path, monkeypatch, place, older
-):
+def test_a_failed_export_leaves_what_was_there_and_is_retried(small_exports, tmp_path, monkeypatch, place, older):
     output_dir = place.format(tmp_path)
     if older:
         _store(tmp_path / "1", None, "old")
@@ -188,6 +186,15 @@ def test_a_version_is_replaced_beside_the_servers_files_and_no_other_file(small_
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="already holds .*notes.txt"):
         export_saved_model(Nothing(), tmp_path, overwrite=True)
+
+
+def test_a_version_on_a_remote_store_is_never_removed(small_exports):
+    _store("ram://export_kept/1", None, "old")
+    with pytest.raises(UserError, match="overwrite: ram://export_kept .*new version number, .* ram://export_kept/2"):
+        export_saved_model(Nothing(), "ram://export_kept", overwrite=True)
+    with pytest.raises(UserError, match="already holds 1; give a new directory"):
+        export_saved_model(Nothing(), "ram://export_kept")
+    assert _version("ram://export_kept") == "old"
 
 
 def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):

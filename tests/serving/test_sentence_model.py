@@ -46,9 +46,8 @@ def test_served_multi_labels_equal_those_of_predict(served, finetuned):
 @pytest.mark.slow
 def test_served_numbers_equal_those_of_predict(served, finetuned):
     value = call(served("regression"), "regress", TEXTS)["value"]
-    np.testing.assert_allclose(
-        value, [float(row[0]) for row in predicted_cells(finetuned("regression"), TEXTS)], rtol=2e-5
-    )
+    cells = predicted_cells(finetuned("regression"), TEXTS)
+    np.testing.assert_allclose(value, [float(row[0]) for row in cells], rtol=2e-5)
     assert np.ptp(value) > 0.1
 
 
@@ -79,11 +78,8 @@ def test_static_shapes_appear_in_signatures_and_change_no_result(served):
     assert {tuple(spec.shape) for spec in tf.nest.flatten(ids.structured_input_signature)} == {(2, 16)}
     assert {tuple(spec.shape) for spec in tf.nest.flatten(texts.structured_input_signature)} == {(2,)}
     pair = ["old sea", "a b"], ["who", "d"]
-    np.testing.assert_allclose(
-        call(fixed, "classify", *pair)["probabilities"],
-        call(served("pairs"), "classify", *pair)["probabilities"],
-        atol=1e-6,
-    )
+    first, second = (call(model, "classify", *pair)["probabilities"] for model in (fixed, served("pairs")))
+    np.testing.assert_allclose(first, second, atol=1e-6)
     outputs = call(fixed, "embed", pair[0])
     assert (outputs["tokens"].shape, outputs["num_tokens"].tolist()) == ((2, 16), [4, 4])
 
@@ -112,10 +108,8 @@ def test_precision_changes_products_and_outputs_stay_float32(tiny_pretrained):
     difference = np.abs(vectors[0] - vectors[1]).max()
     assert 1e-6 < difference < 0.1  # bfloat16 keeps 8 bits; after LayerNorm values are below about 4
     # Products' weights are stored as they are used; embeddings, LayerNorms and heads stay float32.
-    assert [{variable.dtype for variable in each.variables} for each in (exact, rough)] == [
-        {tf.float32},
-        {tf.float32, tf.bfloat16},
-    ]
+    assert {variable.dtype for variable in exact.variables} == {tf.float32}
+    assert {variable.dtype for variable in rough.variables} == {tf.float32, tf.bfloat16}
 
 
 def test_an_impossible_length_is_refused(tiny_pretrained):

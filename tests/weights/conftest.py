@@ -40,7 +40,7 @@ FEWER_LAYERS = SHALLOW | {"intermediate_size": None}
 BIASES = dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), True)
 
 # The heads of transformers' classes, and the task of each.
-LABELS = ("no", "maybe", "yes")
+LABELS, TAGS = ("no", "maybe", "yes"), ("O", "B-a", "I-a", "B-b", "I-b")
 PLAIN_ANSWERS = {"version_2": True, "joint_prediction": False, "answerable_classifier": False}
 WINDOWS = {"doc_stride": 3, "max_query_length": 5, "max_answer_length": 7, "n_best_size": 2, "null_threshold": 1.5}
 TEXT_COLUMNS = ("title", "body")
@@ -51,7 +51,7 @@ HEADS = {
         "text_columns": TEXT_COLUMNS,
         "dropout": 0.2,
     },
-    "TokenClassification": {"kind": "tagging", "labels": ("O", "B-a", "I-a", "B-b", "I-b"), "dropout": 0.2},
+    "TokenClassification": {"kind": "tagging", "labels": TAGS, "scheme": "iob1", "dropout": 0.2},
     "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS, **WINDOWS},
     "MultipleChoice": {"kind": "multiple_choice", "dropout": 0.2},
 }

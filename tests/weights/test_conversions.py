@@ -135,9 +135,7 @@ def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(stored
         load_served_model(tmp_path / "out")
 
 
-def test_training_and_fine_tuning_start_from_a_pair_or_with_a_fresh_generator(
-    model, pair, tiny_config
-):
+def test_training_and_fine_tuning_start_from_a_pair_or_with_a_fresh_generator(model, pair, tiny_config):
     config = tiny_config(encoder={"max_position_embeddings": 20})
     whole, alone = build_objective(config), build_objective(config)
     assert initialize_from(whole, pair)[0].startswith(f"weights from {pair}: 50 variables; ")

@@ -15,8 +15,7 @@ from electra_tf.weights.names import (
     network_shapes,
 )
 from tests.toy import EQUAL_SIZES, toy_finetuning_config
-
-BIASES = {"attention_bias", "mlp_bias", "norm_bias", "classifier_bias"}
+from tests.weights.conftest import BIASES
 
 
 @pytest.mark.slow
@@ -43,13 +42,6 @@ def test_every_trainable_variable_has_one_name(tiny_config, settings, scopes):
     assert {id(each) for each in named.values()} == {id(each) for each in objective.trainable_variables}
     assert {name.partition("/")[0] for name in named if not name.startswith(AUTHORS_SCOPES)} == scopes
     assert "electra/encoder/layer_0/attention/self/query/kernel" in named
-
-
-def test_a_variable_without_a_rule_is_named_by_its_attributes(tiny_config):
-    objective = build_objective(tiny_config())
-    objective.more = keras.layers.Dense(3)
-    objective.more.build([None, 5])
-    assert {"more/kernel", "more/bias"} <= named_variables(objective).keys()
 
 
 def test_a_layer_of_a_head_without_a_rule_is_named_too():
@@ -83,7 +75,7 @@ def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_computed_shapes_equal_those_of_the_layers_of_each_block(tiny_config, block):
-    encoder = {"block": block, "num_layers": 3, **dict.fromkeys(set(BLOCKS[block].settings) & BIASES, True)}
+    encoder = {"block": block, "num_layers": 3, **{n: True for n in BLOCKS[block].settings if n in BIASES}}
     config = tiny_config(objective={"name": "bert_mlm"}, encoder=encoder)
     built = {name: tuple(variable.shape) for name, variable in named_variables(build_objective(config)).items()}
     assert built == network_shapes(config.encoder, ("generator_predictions/",))

@@ -17,10 +17,6 @@ def write_checkpoint(prefix: Path) -> str:
     return write_tf1_checkpoint(prefix, {"x": np.ones([2], np.float32)})
 
 
-def damage(prefix: Path) -> None:
-    Path(f"{prefix}.data-00000-of-00001").write_bytes(b"")
-
-
 @pytest.fixture
 def run(tmp_path) -> Path:
     """A run with checkpoints 3 and 7, a milestone 7 and a best one 5."""
@@ -63,7 +59,7 @@ def test_the_best_checkpoint_of_a_fine_tuned_seed_is_taken(run):
 
 
 def test_damaged_newer_checkpoints_of_a_run_are_passed_over(run):
-    damage(run / "checkpoints/step-7")
+    (run / "checkpoints/step-7.data-00000-of-00001").write_bytes(b"")
     assert find_checkpoint(run, "--from").prefix == f"{run}/checkpoints/step-3"
 
 

@@ -182,9 +182,6 @@ def test_differences_of_embeddings_are_kept_and_become_sums_elsewhere(run_of, ta
     assert_same_weights(load_trained(path).finished().weights, weights)
 
 
-# From a masked language model or an encoder to ELECTRA
-
-
 @pytest.mark.parametrize(
     ("source", "encoder", "generator", "tying"),
     [
@@ -236,9 +233,6 @@ def test_a_generator_of_other_sizes_must_be_fresh(folder_of, target, without, en
         assert np.array_equal(value, (weights if name.startswith("electra/") else before)[name]), name
     assert "the source has no head of a discriminator: its 4 variables stay random" in lines
     assert not any("encoder.family" in line for line in lines)
-
-
-# More layers than the source
 
 
 def test_stacking_repeats_the_layers_of_both_networks(run_of, target):

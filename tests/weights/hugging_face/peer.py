@@ -7,9 +7,9 @@ folder's tokenizer, and the outputs of the class in its config.json, in float32 
 float64. Prints one line of JSON: for each folder its class, and missing and unexpected tensors.
 
 A request may also have `made`, by name the `folder` to write, the `class` and the `config` of a model with random
-weights, perhaps its `dtype` and options of its `saving`, and `inputs`, ids and masks as lists. The answer then holds
-the outputs of these models for the inputs, and with `labels` under `NAME|stepped` the logits after one step of
-gradient descent on their mean loss, at rate 1.
+weights, perhaps options of its `saving`, and `inputs`, ids and masks as lists. The answer then holds the outputs of
+these models for the inputs, and with `labels` under `NAME|stepped` the logits after one step of gradient descent on
+their mean loss, at rate 1.
 """
 
 import json
@@ -65,9 +65,7 @@ def _choices(architecture: str, inputs: dict) -> dict:
     return {key: value.unflatten(0, (-1, 2)) for key, value in inputs.items()}
 
 
-def _made(
-    folder: str, config: dict, dtype: str = "float32", saving: dict | None = None, **architecture
-) -> torch.nn.Module:
+def _made(folder: str, config: dict, saving: dict | None = None, **architecture) -> torch.nn.Module:
     """Writes a model with random weights of the size of trained ones."""
     torch.manual_seed(len(folder))
     kind = getattr(transformers, architecture["class"])
@@ -76,8 +74,8 @@ def _made(
         is_norm = "norm" in name.lower() and name.endswith("weight")
         deviation = 0.1 if weight.ndim == 1 else weight.shape[1] ** -0.5
         weight.copy_(is_norm + deviation * torch.randn(weight.shape))
-    model.to(getattr(torch, dtype)).save_pretrained(folder, **(saving or {}))
-    return model.float()
+    model.save_pretrained(folder, **(saving or {}))
+    return model
 
 
 def _inputs(tokenizer, texts: list[list[str]]) -> dict:

@@ -82,11 +82,8 @@ def test_electra_is_never_bert_but_its_encoder_can_be(stored, tmp_path):
 def published(folder, stored):
     """`published({"cls.predictions.bias": None}, {...})`: the folder of a masked LM that we did not write."""
     (network,) = hugging_face_networks(stored(**MASKED_LM))
-
-    def write(tensors: dict | None = None, config: dict | None = None, name: str = "published"):
-        return folder(network, {"num_attention_heads": 1} | (config or {}), tensors, name)
-
-    return write
+    heads = {"num_attention_heads": 1}
+    return lambda tensors=None, config=None, name="published": folder(network, heads | (config or {}), tensors, name)
 
 
 NO_HEAD = dict.fromkeys(MASKED_LM_HEAD)

@@ -7,7 +7,6 @@ import pytest
 from scipy.special import erf
 
 from electra_tf.tasks.finetune.kinds.sentence import linear_as_pairs
-from electra_tf.weights.hugging_face.heads import noted_task
 from electra_tf.weights.hugging_face.writer import hugging_face_networks, write_hugging_face
 from electra_tf.weights.source import load_trained
 from tests.weights.conftest import BERT, BIASES, HEADS, LABELS, MODERN, assert_same_weights, shapes_of
@@ -54,11 +53,6 @@ def test_regression_gives_numbers_in_the_unit_of_the_data(stored_finetuned, head
     assert sequence_classification(network.tensors, x) == pytest.approx(1.0 + 4.0 * scaled, abs=1e-4)
     assert network.config["problem_type"] == "regression" and network.config["id2label"] == {"0": "made_up"}
     assert all(value.dtype == np.float32 and value.flags.c_contiguous for value in network.tensors.values())
-
-
-def test_the_tag_scheme_is_noted(stored_finetuned):
-    tagging = {"kind": "tagging", "labels": ["B-X", "I-X", "L-X", "O", "U-X"], "scheme": "bilou"}
-    assert noted_task(stored_finetuned(tagging).finetuned)["scheme"] == "bilou"
 
 
 def head_shapes(family: str, ending: str, biases: dict) -> dict[str, list[int]]:

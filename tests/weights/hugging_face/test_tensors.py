@@ -189,9 +189,6 @@ def test_a_pickle_is_refused_and_never_opened(tmp_path):
     assert "torch" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    ("layout", "tensor"),
-    [(ELECTRA, "electra.encoder.layer.11.output.dense.bias"), (MODERN, "model.layers.11.output.dense.bias")],
-)
-def test_numbers_of_layers_may_have_two_digits(layout, tensor):
-    assert layout.tensor_name("electra/encoder/layer_11/output/dense/bias") == tensor
+def test_numbers_of_layers_may_have_two_digits():
+    names = [layout.tensor_name("electra/encoder/layer_11/output/dense/bias") for layout in (ELECTRA, MODERN)]
+    assert names == ["electra.encoder.layer.11.output.dense.bias", "model.layers.11.output.dense.bias"]

@@ -73,8 +73,7 @@ def test_the_file_holds_the_weights_and_names_its_format(written, stored):
 def test_transformers_reads_the_configuration(written):
     transformers = pytest.importorskip("transformers")
     config = transformers.AutoConfig.from_pretrained(os.path.join(written[0], "generator"))
-    assert isinstance(config, transformers.ElectraConfig)
-    assert (config.hidden_size, config.num_attention_heads, config.intermediate_size) == (6, 3, 14)
+    assert isinstance(config, transformers.ElectraConfig) and config.hidden_size == 6
     assert config.electra_tf == {"objective": "electra", "step": 3, "data": []}
 
 
