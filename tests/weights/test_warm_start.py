@@ -186,6 +186,7 @@ def test_differences_of_embeddings_are_kept_and_become_sums_elsewhere(run_of, ta
     ("source", "encoder", "generator", "tying"),
     [
         ("folder", MODERN, EQUAL, "all"),
+        ("folder", MODERN, EQUAL, "none"),
         ("folder", MODERN, FEWER_LAYERS, "embeddings"),
         ("folder", SQUARE | {"family": "bert"}, FEWER_LAYERS, "none"),
         ("run", SQUARE, FEWER_LAYERS, "none"),
