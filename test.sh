@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Sets up the environment if needed, checks the style and the types of the interface, and runs the tests.
+# Sets up the environment if needed and runs the tests, with the style check and mypy beside them.
 #
 #   ./test.sh                        the default tests: some minutes on two cores
 #   ./test.sh --all                  also the slow ones: kills, workers, Beam, whole runs, compiled steps, benchmarks
-#   ./test.sh tests/text -k accents  arguments for pytest, which may override -m and -n
+#   ./test.sh tests/text -k accents  arguments for pytest, which may override -m and -n; without the checks
+#
+# TEST_VENV=folder names an environment that is used as it is, without the checks.
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 case "${1:-}" in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$project/test.sh" && exit ;; esac
-"$project/setup.sh" --dev
+[ -n "${TEST_VENV:-}" ] || "$project/setup.sh" --dev
 cd "$project"
 unset PYTHONHOME PYTHONPATH
 
@@ -25,14 +27,28 @@ export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 export TF_FORCE_GPU_ALLOW_GROWTH=true
 
-.venv/bin/python -m ruff check --output-format=concise .
-.venv/bin/python -m ruff format --check --output-format=concise .
-.venv/bin/python -m mypy --no-error-summary
+trap 'exit 130' INT
+checks=()
+check() { # COMMAND...: runs beside the tests; what it prints is shown after them
+  "$@" >"$printed/${#checks[@]}" 2>&1 </dev/null &
+  checks+=($!)
+}
+
+if (($# == 0)) && [ -z "${TEST_VENV:-}" ]; then
+  printed=$(mktemp -d)
+  # Programs in the background get no interrupt.
+  trap 'kill "${checks[@]}" 2>/dev/null || true; rm -rf "$printed"' EXIT
+  check .venv/bin/python -m ruff check --output-format=concise .
+  check .venv/bin/python -m ruff format --check --output-format=concise .
+  check .venv/bin/python -m mypy --no-error-summary
+fi
+
 status=5
 run() { # TIER ARGUMENT...: one worker runs all tests of a file, so that their fixtures are built once
   local code=0
-  .venv/bin/python -m pytest -m "$1" --numprocesses=auto --maxprocesses=4 --dist=loadfile "${@:2}" </dev/null || code=$?
-  if ((code == 2)); then exit 2; fi # interrupted
+  "${TEST_VENV:-.venv}/bin/python" -m pytest -m "$1" --numprocesses=auto --maxprocesses=4 --dist=loadfile "${@:2}" \
+    </dev/null || code=$?
+  if ((code == 2)); then exit 2; fi # interrupted, or a file could not be collected
   # 5: no requested test is of this tier.
   if ((code != 5 && (status == 5 || status == 0))); then status=$code; fi
 }
@@ -44,5 +60,11 @@ for tier in "${tiers[@]}"; do
   else
     run "$tier" "$@"
   fi
+done
+for number in "${!checks[@]}"; do
+  code=0
+  wait "${checks[number]}" || code=$?
+  cat "$printed/$number"
+  if ((code && !status)); then status=$code; fi
 done
 exit "$status"

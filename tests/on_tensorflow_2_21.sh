@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs the fast tests with TensorFlow 2.21, in an environment of its own; the project's is on 2.20.
+# Runs the tests with TensorFlow 2.21, in an environment of its own; the project's is on 2.20.
 #
-#   tests/on_tensorflow_2_21.sh               makes .venv-2.21 if needed, runs the fast tests
-#   tests/on_tensorflow_2_21.sh tests/text    arguments for pytest, which may override -m and -n
+#   tests/on_tensorflow_2_21.sh               makes .venv-2.21 if needed, runs the default tests
+#   tests/on_tensorflow_2_21.sh --all         the slow ones too; all arguments are those of test.sh
 #
 # VENV=folder names another environment, PYTHON=/path/to/python the interpreter. tf-models-official has no release for
 # 2.21: that for 2.20 is installed without its requirements, and those that are used are added. Nothing is pinned: the
@@ -33,6 +33,4 @@ if [ ! -f "$installed" ] || [ "$(cat "$installed")" != "$wanted" ]; then
   echo "$wanted" >"$installed"
 fi
 
-export TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
-exec "$venv/bin/python" -m pytest -m "not slow" --numprocesses=auto --maxprocesses=4 --dist=loadfile "$@" </dev/null
+TEST_VENV=$venv exec ./test.sh "$@"
