@@ -16,7 +16,6 @@ from electra_tf.config.errors import UserError
 from electra_tf.files import exists, locked_file, names_in, read_bytes, read_json, write_atomically, written_whole
 from tests.stores import store_on_loopback
 
-PLACES = pytest.mark.parametrize("place", ["{}", "ram://{}"])
 STORES = [pytest.param(scheme, marks=pytest.mark.slow) for scheme in ("s3", "gs")]
 
 
@@ -72,8 +71,10 @@ def test_a_written_file_is_read_again_and_no_temporary_file_is_left(root):
         write_atomically(file, content)
     assert (exists(file), files.size_of(file), read_bytes(file), read_json(file)) == (True, 9, b'{"a": 20}', {"a": 20})
     assert (files.is_directory(file), files.is_directory(root)) == (False, True)
-    assert names_in(root) == ["file"]
-    assert names_in(f"{root}/none") == []
+    assert (names_in(root), names_in(f"{root}/none")) == (["file"], [])
+    with files.open_binary(file) as stream:
+        stream.seek(3)
+        assert stream.read(4) == b'": 2'
 
 
 def test_a_path_below_a_file_does_not_exist(tmp_path):
@@ -87,15 +88,17 @@ def test_an_unsupported_url_is_a_user_error_with_the_path(use):
         use("nothing://there")
 
 
-@PLACES
+@pytest.mark.parametrize("place", ["{}", "ram://{}", "disk://host:8020/{}"])
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, place):
     def refuse(*_, **__):
-        raise OSError(28, "No space") if place == "{}" else tf.errors.ResourceExhaustedError(None, None, "No space")
+        raise tf.errors.ResourceExhaustedError(None, None, "No space") if "ram" in place else OSError(28, "No space")
 
-    directory = place.format(tmp_path)
-    write_atomically(f"{directory}/file", b"old")
+    register_disk("disk", tmp_path)
+    directory = place.format("data" if "disk" in place else tmp_path)
+    put(directory, {"file": b"old"})
     monkeypatch.setattr("os.replace", refuse)
     monkeypatch.setattr(tf.io.gfile, "rename", refuse)
+    monkeypatch.setattr(LocalFileSystem, "mv", refuse)
     with pytest.raises(UserError, match="file cannot be written: No space"):
         write_atomically(f"{directory}/file", b"new")
     assert read_bytes(f"{directory}/file") == b"old"
@@ -103,7 +106,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch, place):
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "empty"])
-@PLACES
+@pytest.mark.parametrize("place", ["{}", "ram://{}"])
 def test_a_directory_is_written_whole_or_not_at_all(tmp_path, place, is_new):
     directory = f"{place.format(tmp_path)}/out"
     if not is_new:
@@ -157,13 +160,14 @@ def test_local_files_need_neither_tensorflow_nor_fsspec(tmp_path):
     assert done.stdout == b"set()\n"
 
 
-def test_a_glob_gives_sorted_files_with_their_sizes(root):
+def test_a_glob_gives_sorted_files_with_their_sizes_and_versions(root):
     put(root, {"b.txt": b"12", "a.txt": b"1", "c.bin": b"123", "d.txt/inner": b""})
-    found = files.matches(os.path.join(root, "*.txt"))
-    assert [(status.path, status.num_bytes) for status in found] == [
-        (os.path.join(root, "a.txt"), 1),
-        (os.path.join(root, "b.txt"), 2),
-    ]
+    (first, second) = files.matches(os.path.join(root, "*.txt"))
+    assert (first.path, first.num_bytes) == (os.path.join(root, "a.txt"), 1)
+    assert (second.path, second.num_bytes) == (os.path.join(root, "b.txt"), 2)
+    put(root, {"a.txt": b"2"})
+    (again,) = files.matches(first.path)
+    assert again.modified != first.modified or root.startswith("ram://")  # which has no versions
 
 
 def test_a_file_may_have_brackets_in_its_name(tmp_path):
@@ -171,36 +175,14 @@ def test_a_file_may_have_brackets_in_its_name(tmp_path):
     assert [status.num_bytes for status in files.matches(str(tmp_path / "a [1].txt"))] == [2]
 
 
-def test_the_modification_of_a_file_changes_when_it_is_written_again(root):
-    put(root, {"a": b"1"})
-    (first,) = files.matches(os.path.join(root, "a"))
-    put(root, {"a": b"2"})
-    (second,) = files.matches(os.path.join(root, "a"))
-    assert first.modified != second.modified or root.startswith("ram://")  # which has no versions
-
-
-def test_a_missing_file_can_be_removed_and_not_read(root):
-    put(root, {"a": b"", "b": b""})
-    files.remove(os.path.join(root, "a"))
-    files.remove(os.path.join(root, "a"))
+def test_files_and_directories_are_removed_with_their_content_and_missing_ones_are_not_read(root):
+    put(root, {"a": b"", "b": b"", "c/d": b"", "c/e/f": b""})
+    for name in ("a", "a", "c"):
+        files.remove(os.path.join(root, name))
     assert names_in(root) == ["b"]
-    assert names_in(os.path.join(root, "c")) == []
     assert read_bytes(os.path.join(root, "a")) is None
     with pytest.raises(FileNotFoundError):
         files.open_binary(os.path.join(root, "a"))
-
-
-def test_a_file_is_read_from_any_offset(root):
-    put(root, {"a": b"0123456789"})
-    with files.open_binary(os.path.join(root, "a")) as stream:
-        stream.seek(3)
-        assert stream.read(4) == b"3456"
-
-
-def test_a_directory_is_removed_with_its_content(root):
-    put(root, {"a/b": b"", "a/c/d": b"", "e": b""})
-    files.remove(os.path.join(root, "a"))
-    assert names_in(root) == ["e"]
 
 
 def test_a_store_in_which_files_can_only_be_created_is_usable_and_gets_one_file_by_it(tmp_path, monkeypatch):
@@ -221,19 +203,6 @@ def test_a_store_in_which_files_can_only_be_created_is_usable_and_gets_one_file_
     for _ in range(3):
         files.make_directory("bucket://host:8020/data")
     assert names_in("bucket://host:8020/data") == [files.PROBE_FILE]
-
-
-def test_a_failed_upload_leaves_neither_the_file_nor_a_part_of_it(tmp_path, monkeypatch):
-    register_disk("disk", tmp_path)
-    put("disk://host:8020/data", {"a": b"old"})
-
-    def full(self, *_, **__):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(LocalFileSystem, "mv", full)
-    with pytest.raises(UserError, match="no space left"):
-        write_atomically("disk://host:8020/data/a", b"new")
-    assert os.listdir(tmp_path / "data") == ["a"] and (tmp_path / "data/a").read_bytes() == b"old"
 
 
 def test_an_error_of_the_storage_library_is_reported(tmp_path, monkeypatch):
