@@ -31,10 +31,7 @@ ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "abla
 # (objective, which of its phases, the encoder's block)
 STEPS = [(name, phase, "bert") for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
 STEPS.append(("electra", 0, "modern"))
-_FAST = (("electra", 0, "bert"), ("bert_mlm", 0, "bert"))
-STEPS = [pytest.param(step, marks=() if step in _FAST else pytest.mark.slow) for step in STEPS]
-ENCODERS = {"bert": {}, "modern": MODERN}
-LENGTHS = (10, 10, 5, 0)
+FAST = (("electra", 0, "bert"), ("bert_mlm", 0, "bert"))
 
 TABLES, GENERATOR, ENCODER = "shared embeddings", "generator_network", "electra"
 HEAD, ENCODER_HEAD = "discriminator_predictions", "encoder_predictions"
@@ -72,55 +69,48 @@ class TracedStep:
     """The training step of one phase of an objective, traced and executed once.
 
     Attributes:
-        objective: the whole objective.        task: its phase of index `phase`, which the step trains.
-        function: the step, of the tensors of `batch`.
-        metrics: of the first execution.
-        moved: whether the first execution changed each variable, by its id.
+        task: the phase of `objective` of index `phase`.        function: the step, of the tensors of `batch`.
+        metrics: of the first execution.        moved: by the id of a variable, whether that changed it.
     """
 
     objective: Objective
     phase: int
+    task: Objective
     batch: dict[str, tf.Tensor]
     function: tf.types.experimental.ConcreteFunction
     metrics: dict[str, float]
     moved: dict[int, bool]
 
-    @property
-    def task(self) -> Objective:
-        return self.objective.phases()[self.phase]
 
-
-@pytest.fixture(scope="module", params=STEPS, ids=lambda step: f"{step[0]}-{step[1]}-{step[2]}")
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(step, marks=() if step in FAST else pytest.mark.slow) for step in STEPS],
+    ids=lambda step: f"{step[0]}-{step[1]}-{step[2]}",
+)
 def step(request, tiny_config, tiny_batch) -> TracedStep:
     name, phase, block = request.param
     preset = ABLATIONS / f"{name}.yaml"
     masking = yaml.safe_load(preset.read_text(encoding="utf-8")).get("masking", {}) if preset.exists() else {}
-    encoder = {"initializer_range": 0.2, **ENCODERS[block]}
+    encoder = {"initializer_range": 0.2, **(MODERN if block == "modern" else {})}
     config = tiny_config(objective={"name": name}, masking=masking, encoder=encoder, optimizer={"learning_rate": 1e-3})
     keras.utils.set_random_seed(2)
-    objective, batch = compile_task(build_objective(config)), tiny_batch(config, LENGTHS)
+    objective, batch = compile_task(build_objective(config)), tiny_batch(config, (10, 10, 5, 0))
+    specs = batch_specs(config, 4)
+    assert {key: (each.shape, each.dtype) for key, each in batch.items()} == {
+        key: (each.shape, each.dtype) for key, each in specs.items()
+    }
     task = objective.phases()[phase]
-    specs = batch_specs(config, len(LENGTHS))
-    assert {key: (values.shape, values.dtype) for key, values in batch.items()} == {
-        key: (spec.shape, spec.dtype) for key, spec in specs.items()
-    }
     function = tf.function(task.train_step).get_concrete_function(specs)
-    before = [variable.numpy() for variable in objective.variables]
+    before = [(variable, variable.numpy()) for variable in objective.variables]
     metrics = {key: float(value) for key, value in function(**batch).items()}
-    moved = {
-        id(variable): not np.array_equal(variable, old)
-        for variable, old in zip(objective.variables, before, strict=True)
-    }
-    return TracedStep(objective, phase, batch, function, metrics, moved)
+    moved = {id(variable): not np.array_equal(variable, old) for variable, old in before}
+    return TracedStep(objective, phase, task, batch, function, metrics, moved)
 
 
-def test_losses_and_gradients_are_finite(step):
+def test_metrics_and_gradients_are_finite_and_the_loss_is_the_weighted_sum_of_the_losses(step):
+    assert set(step.metrics) == {"loss", "gradient_norm", "learning_rate", "nonfinite", *step.task.term_names}
     assert all(map(math.isfinite, step.metrics.values()))
     assert step.metrics["nonfinite"] == 0.0 and step.metrics["gradient_norm"] > 0.0
-
-
-def test_the_step_reports_every_term_and_minimises_the_weighted_sum_of_the_losses(step):
-    assert set(step.metrics) == {"loss", "gradient_norm", "learning_rate", "nonfinite", *step.task.term_names}
     weighted = sum(weight * step.metrics[name] for name, weight in step.task.loss_weights.items())
     assert step.metrics["loss"] == pytest.approx(weighted, rel=1e-6)
 
@@ -170,15 +160,11 @@ def test_the_matrix_products_of_the_step_are_those_of_the_flops_formula(step):
     traced, formula = by_part(traced_products(step.function)), expected_products(steps)
     if step.objective.name in ("all_tokens_mlm", "electric"):
         # They compute the gradient of the logits in the forward pass, to keep less in memory.
-        traced, formula = without_direction(traced), without_direction(formula)
+        traced, formula = (
+            sum((Counter({part: flops}) for (part, _), flops in products.items()), Counter())
+            for products in (traced, formula)
+        )
     assert +traced == formula
-
-
-def without_direction(products: Counter) -> Counter:
-    total: Counter = Counter()
-    for (part, _), flops in products.items():
-        total[part] += flops
-    return total
 
 
 def test_the_step_has_only_operations_that_a_tpu_supports(step):
@@ -198,14 +184,12 @@ def test_evaluation_computes_the_terms_of_training(step):
 
 
 def test_an_example_that_is_all_padding_changes_no_term(step):
-    context = ForwardContext(random=RandomStream(4, 0, 0))
+    def terms(batch: dict[str, tf.Tensor]) -> dict[str, float]:
+        totals = step.task.training_terms(batch, ForwardContext(random=RandomStream(4, 0, 0)))
+        return {name: ratio.value() for name, ratio in step.task.as_ratios(batch, totals).items()}
+
     padded = {name: tf.pad(values, [[0, 1], [0, 0]]) for name, values in step.batch.items()}
-    terms, with_padding = (
-        {name: ratio.value() for name, ratio in step.task.as_ratios(batch, totals).items()}
-        for batch in (step.batch, padded)
-        for totals in [step.task.training_terms(batch, context)]
-    )
-    assert with_padding == pytest.approx(terms, rel=1e-5)
+    assert terms(padded) == pytest.approx(terms(step.batch), rel=1e-5)
 
 
 def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):

@@ -1,4 +1,4 @@
-"""`build_vocab` and `build_dataset`: the files of the commands, and the program that calls them."""
+"""`build_vocab` and `build_dataset`: the program that calls them, and mistakes. (tests/test_wheel.py: their files.)"""
 
 import subprocess
 import sys
@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
-from data_prep.cli import build_pretraining_dataset, build_vocab
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -29,25 +28,11 @@ def vocab_file(source, tmp_path_factory) -> Path:
     return path
 
 
-@pytest.mark.slow
-def test_the_files_are_those_of_the_commands(source, vocab_file, tmp_path):
-    flags = [f"--input={source}", f"--output={tmp_path}/vocab.txt", "--vocab_size=60", "--no-lower_case"]
-    build_vocab.build_vocab(build_vocab.parse_flags(flags))
-    assert (tmp_path / "vocab.txt").read_bytes() == vocab_file.read_bytes()
-    manifest = electra_tf.build_dataset([source], vocab_file, tmp_path / "python", max_seq_length=16, seed=3)
-    assert manifest["counts"]["num_documents"] == 40 and manifest["seed"] == 3
-    flags = [f"--input={source}", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/command"]
-    build_pretraining_dataset.run(build_pretraining_dataset.parse_flags([*flags, "--max_seq_length=16", "--seed=3"]))
-    files = [path.name for path in (tmp_path / "command").iterdir() if path.is_file()]
-    assert len(files) == 3
-    for name in files:
-        assert (tmp_path / "command" / name).read_bytes() == (tmp_path / "python" / name).read_bytes()
-
-
 def test_a_build_leaves_the_devices_and_threads_of_the_program(source, vocab_file, tmp_path):
     before = tf.config.get_visible_devices(), tf.config.threading.get_intra_op_parallelism_threads()
     path, main = list(sys.path), sys.modules["__main__"]
-    electra_tf.build_dataset(source, vocab_file, tmp_path / "data", max_seq_length=16)
+    manifest = electra_tf.build_dataset([source], vocab_file, tmp_path / "data", max_seq_length=16, seed=3)
+    assert (manifest["counts"]["num_documents"], manifest["seed"]) == (40, 3)
     assert (tf.config.get_visible_devices(), tf.config.threading.get_intra_op_parallelism_threads()) == before
     assert sys.path == path and sys.modules["__main__"] is main
 
@@ -56,10 +41,8 @@ def test_a_build_leaves_the_devices_and_threads_of_the_program(source, vocab_fil
 def test_a_script_with_processes_needs_no_guard(source, vocab_file, tmp_path):
     call = f"electra_tf.build_dataset({source!r}, {str(vocab_file)!r}, 'data', max_seq_length=16, num_processes=2)"
     (tmp_path / "script.py").write_text(f"import electra_tf\nprint('once')\nprint({call}['max_seq_length'])\n")
-    command = [sys.executable, "script.py"]
-    answer = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True
-    )
+    options = {"cwd": tmp_path, "env": {"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"}}
+    answer = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, **options)
     assert (answer.returncode, answer.stdout) == (0, "once\n16\n"), answer.stderr[-2000:]
 
 

@@ -2,10 +2,7 @@
 
 import json
 import logging
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -16,7 +13,6 @@ import tensorflow as tf
 import electra_tf
 from electra_tf.cli.run_pretraining import main as command
 from electra_tf.config.loader import config_to_yaml
-from electra_tf.train.distribution import num_cores
 from electra_tf.train.run_directory import RATES
 from electra_tf.weights.names import generator_variables
 from electra_tf.weights.source import load_trained
@@ -48,29 +44,20 @@ def whole(config, data_dir, tmp_path_factory) -> electra_tf.PretrainingResult:
     return electra_tf.pretrain(config, data_dir, tmp_path_factory.mktemp("run") / "python")
 
 
-def comparable_files(run: str | Path) -> dict[str, object]:
-    """The files of a run by name, without events and rates."""
-    files = {}
-    for path in Path(run).rglob("*"):
-        if path.is_file() and "tensorboard" not in path.parts and path.name not in (".lock", "checkpoint"):
-            files[path.relative_to(run).as_posix()] = path.read_bytes()
-    lines = [json.loads(line) for line in files.pop("metrics.jsonl").splitlines()]
-    files["metrics"] = [{name: value for name, value in line.items() if name not in RATES} for line in lines]
-    return files
-
-
-def tensors_of_last_step(run: str | Path) -> dict[str, np.ndarray]:
-    """Everything in the last checkpoint but the number of checkpoints that were written."""
+def metrics_and_tensors(run: str | Path) -> tuple[list, dict[str, bytes]]:
+    """The metrics without rates, and what the last checkpoint holds but the number of checkpoints before it."""
+    lines = [json.loads(line) for line in Path(run, "metrics.jsonl").read_text().splitlines()]
     reader = tf.train.load_checkpoint(f"{run}/checkpoints/step-{STEPS}")
     names = [name for name in reader.get_variable_to_shape_map() if not name.startswith(("save_counter", "_CHECK"))]
-    return {name: reader.get_tensor(name) for name in names}
+    tensors = {name: np.asarray(reader.get_tensor(name)).tobytes() for name in names}
+    return [{name: value for name, value in line.items() if name not in RATES} for line in lines], tensors
 
 
 @pytest.mark.slow
-def test_a_run_equals_the_commands_byte_for_byte(whole, config, data_dir, tmp_path):
+def test_a_run_of_a_mixture_equals_the_commands(whole, config, data_dir, tmp_path):
     mixture = ",".join(f"{directory}:{weight}" for directory, weight in data_dir.items())
     assert command([f"--config={config}", f"--data_dir={mixture}", f"--model_dir={tmp_path}/run"]) == 0
-    assert comparable_files(whole.model_dir) == comparable_files(tmp_path / "run")
+    assert metrics_and_tensors(tmp_path / "run") == metrics_and_tensors(whole.model_dir)
 
 
 def test_a_result_has_history_evaluation_and_model(whole):
@@ -99,10 +86,7 @@ def test_ctrl_c_ends_after_a_checkpoint_and_the_same_call_continues(whole, confi
     assert signal.getsignal(signal.SIGINT) is before
     assert "checkpoint written; the same command continues the run" in caplog.text
     electra_tf.pretrain(config, data_dir, tmp_path / "run")
-    assert comparable_files(tmp_path / "run")["metrics"] == comparable_files(whole.model_dir)["metrics"]
-    ours, expected = (tensors_of_last_step(run) for run in (tmp_path / "run", whole.model_dir))
-    assert ours.keys() == expected.keys()
-    assert [name for name, value in expected.items() if not np.array_equal(ours[name], value)] == []
+    assert metrics_and_tensors(tmp_path / "run") == metrics_and_tensors(whole.model_dir)
 
 
 @pytest.mark.slow
@@ -164,10 +148,9 @@ def test_the_weights_of_a_model_of_fit_are_saved_and_loaded(config, tmp_path, ob
 
 
 def test_batches_of_stages_are_refused(config, data_dir):
-    sizes = {"num_steps": (1, 3), "batch_size": (6, 4), "max_seq_length": (8, 10)}
-    stages = [{name: values[index] for name, values in sizes.items()} for index in range(2)]
+    stage = {"num_steps": STEPS, "batch_size": 4, "max_seq_length": 10}
     with pytest.raises(electra_tf.UserError, match="has stages"):
-        electra_tf.pretraining_batches(data_dir, config, settings={"stages": stages})
+        electra_tf.pretraining_batches(data_dir, config, settings={"stages": [stage]})
 
 
 @pytest.mark.parametrize(
@@ -178,6 +161,7 @@ def test_batches_of_stages_are_refused(config, data_dir):
         ({"settings": ["train.num_steps"]}, "expected a.b=value"),
         ({"stop_at_step": 0}, "stop_at_step is 0, expected 1 or more"),
         ({"with_optimizer": True}, "with_optimizer requires init_from"),
+        ({"fresh_generator": True}, "fresh_generator requires init_from"),
         ({"tpu": "mine"}, "tpu has no effect with strategy=one_device"),
         ({"data_dir": "none"}, "data_dir=none holds no vocab.txt"),
         ({"data_dir": ["a", "b"]}, "data_dir is given 2 times, but the run has 1 stages"),
@@ -189,23 +173,3 @@ def test_a_mistake_is_one_line_that_names_arguments(config, data_dir, tmp_path, 
     with pytest.raises(electra_tf.UserError, match=message) as caught:
         electra_tf.pretrain(**arguments)
     assert "\n" not in str(caught.value) and "--" not in str(caught.value) and isinstance(caught.value, ValueError)
-
-
-_THREADS = """
-import electra_tf, tensorflow as tf
-from electra_tf.api import process
-
-def report(*arguments):
-    print(tf.config.threading.get_intra_op_parallelism_threads())
-    raise SystemExit
-
-process.build_strategy = report
-electra_tf.pretrain("tiny", "data", "run")
-"""
-
-
-@pytest.mark.slow
-def test_a_fresh_program_gives_each_operation_half_of_the_cores_as_the_command_does():
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_NUM_")}
-    answer = subprocess.run([sys.executable, "-c", _THREADS], env=environment, capture_output=True, text=True)
-    assert answer.stdout == f"{max(1, num_cores() // 2)}\n", answer.stderr[-2000:]

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pyarrow
 import pytest
 
@@ -55,16 +56,22 @@ def test_a_dataset_in_memory_keeps_the_names_of_its_classes():
 
 
 @pytest.mark.parametrize(
-    ("texts", "names", "columns"),
+    ("data", "names", "columns"),
     [
         (["w5", "w6"], ("title",), {"title": ["w5", "w6"]}),
-        (["w5"], (), {"text": ["w5"]}),
+        (("w5",), (), {"text": ["w5"]}),
+        (np.array(["w5"]), (), {"text": ["w5"]}),
+        (pandas.Series(["w5"], index=[7]), (), {"text": ["w5"]}),
+        (pandas.Series(["w5"]).astype("category"), (), {"text": ["w5"]}),
+        (pyarrow.chunked_array([["w5"]]), (), {"text": ["w5"]}),
         ([("w5", "w6")], ("question", "answer"), {"question": ["w5"], "answer": ["w6"]}),
         ([("w5", "w6")], (), {"text": ["w5"], "text_pair": ["w6"]}),
+        ([{"text": "w5"}, {"id": "x", "text": "w6"}], (), {"text": ["w5", "w6"], "id": [None, "x"]}),
+        (pandas.DataFrame({"text": ["w5", None], 7: [1, "x"]}), (), {"text": ["w5", None], "7": [1, "x"]}),
     ],
 )
-def test_texts_get_the_names_of_the_columns(texts, names, columns):
-    assert as_table(texts, names, "inputs").columns == columns
+def test_columns_have_the_names_of_texts_or_of_the_table(data, names, columns):
+    assert as_table(data, names, "inputs").columns == columns
 
 
 @pytest.mark.parametrize(
@@ -82,11 +89,6 @@ def test_what_is_no_table_is_refused(data, message):
         as_table(data, ("title",), "train")
 
 
-def test_a_column_with_values_of_several_types_stays_as_it_is():
-    table = as_table(pandas.DataFrame({"text": ["w5", None], 7: [1, "x"]}), (), "train")
-    assert table.columns == {"text": ["w5", None], "7": [1, "x"]}
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -99,8 +101,3 @@ def test_a_column_with_values_of_several_types_stays_as_it_is():
 def test_sets_are_sorted_lists_and_values_of_several_types_are_exact(values, expected):
     for column in (values, pandas.Series(values, dtype=object)):
         assert as_table({"label": column}, (), "train").columns == {"label": expected}
-
-
-def test_a_row_may_lack_a_column():
-    table = as_table([{"text": "w5"}, {"id": "x", "text": "w6"}], (), "train")
-    assert table.columns == {"text": ["w5", "w6"], "id": [None, "x"]}

@@ -10,15 +10,21 @@ from electra_tf.train.distribution import STRATEGIES
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "line"),
     [
         (["--output_dir="], "--output_dir is empty"),
         (["--seeds", "1", ""], "--seeds is empty"),
         (["--steps=0"], "--steps: found '0'"),
         (["--steps=1.5"], "--steps: found '1.5'"),
+        (["--steps=x"], "error: argument --steps: found 'x'; expected a positive integer; see PROGRAM --help\n"),
+        (
+            ["--outputdir=a=b c"],
+            "error: unrecognized arguments: --outputdir=a=b c; did you mean --output_dir? See PROGRAM --help\n",
+        ),
+        (["--zzz"], "error: unrecognized arguments: --zzz; see PROGRAM --help\n"),
     ],
 )
-def test_empty_values_and_numbers_that_are_not_positive_are_refused(capsys, arguments, named):
+def test_a_mistake_in_a_flag_is_one_line(capsys, arguments, line):
     parser = flag_parser("what it does")
     parser.add_argument("--output_dir", default="out")
     parser.add_argument("--work_dir", default="")
@@ -29,25 +35,8 @@ def test_empty_values_and_numbers_that_are_not_positive_are_refused(capsys, argu
     with pytest.raises(SystemExit) as caught:
         parser.parse_args(arguments)
     assert caught.value.code == 2
-    assert named in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("argument", "line"),
-    [
-        ("--outputdir=a=b c", "error: unrecognized arguments: --outputdir=a=b c; did you mean --output_dir? See "),
-        ("--zzz", "error: unrecognized arguments: --zzz; see "),
-        ("--steps=x", "error: argument --steps: found 'x'; expected a positive integer; see "),
-    ],
-)
-def test_a_mistake_in_a_flag_gets_one_line(capsys, argument, line):
-    parser = flag_parser("what it does")
-    parser.add_argument("--output_dir")
-    parser.add_argument("--steps", type=positive_int)
-    with pytest.raises(SystemExit) as caught:
-        parser.parse_args([argument])
-    assert caught.value.code == 2
-    assert capsys.readouterr().err == f"{line}{parser.prog} --help\n"
+    error = capsys.readouterr().err
+    assert line.replace("PROGRAM", parser.prog) in error and error.count("\n") == 1
 
 
 def test_the_help_shows_defaults_except_empty_ones():

@@ -91,9 +91,7 @@ TRAINING = (
 
 
 @pytest.mark.parametrize("code", [COMMAND, TRAINING], ids=["command", "training"])
-@pytest.mark.parametrize(
-    "redirections", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", "2>&1 >/dev/null | true", "2>&1 >/dev/null | head -c 9"]
-)
+@pytest.mark.parametrize("redirections", [">&-", "2>&-", "<&- >&- 2>&-", "2>&1 >/dev/null | head -c 9"])
 def test_standard_streams_that_nobody_reads_do_not_end_a_command(tmp_path, code, redirections):
     (tmp_path / "code.py").write_text(code)
     script = f"{{ {sys.executable} code.py out; echo $? > status; }} {redirections}"

@@ -41,18 +41,3 @@ def test_totals_and_published_numbers_are_json(printed):
 )
 def test_each_mode_prints_its_figures(printed, flags, line):
     assert line in " ".join(printed(*flags).replace("|", " ").split())
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ([], "missing flags: --config"),
-        ([SMALL, "--budget=1e18", "--model_dir=nowhere"], "nowhere"),
-        ([SMALL, "--set=train.batchsize=1"], "did you mean train.batch_size?"),
-        ([SMALL, "--hours"], "missing flags: --device"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_status_2(capsys, flags, message):
-    assert profile_flops.main(flags) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ") and message in line

@@ -48,20 +48,3 @@ def test_hugging_face_folders_give_the_scores_of_their_run(tiny_pretrained, pair
     assert by_discriminator != by_generator
     assert by_discriminator == scores(tmp_path / "hf/discriminator") == scores(tmp_path / "hf")
     assert by_generator == scores(tmp_path / "hf/generator") == scores(tmp_path / "hf", "--generator")
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("--from={here}/none --pairs {pairs}", "from={here}/none"),
-        ("--from={run} --pairs {here}/none.jsonl", "{here}/none.jsonl does not exist"),
-        ("--from={run} --pairs {run}/config.yaml", "{run}/config.yaml"),
-        ("--from={run} --pairs {pairs} --vocab_file={run}/vocab.txt", "remove vocab_file"),
-        ("--from={run} --pairs {pairs} --within_word_l2r", "has no masked LM that scores alone; score its generator"),
-    ],
-)
-def test_wrong_flags_are_an_error_of_one_line(tiny_pretrained, pairs, tmp_path, capsys, flags, message):
-    places = {"run": tiny_pretrained, "pairs": pairs, "here": tmp_path}
-    assert score_minimal_pairs.main(flags.format(**places).split()) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ") and message.format(**places) in line
