@@ -134,44 +134,32 @@ def write_data(numbered_examples) -> Callable[..., Path]:
         for name, counts in ((manifest.TRAIN_SPLIT, train), (manifest.HELD_OUT_SPLIT, held_out)):
             shards = []
             for index, count in enumerate(counts):
-                file = f"{name}-{index:05d}-of-{len(counts):05d}.tfrecord"
-                with tf.io.TFRecordWriter(str(directory / file)) as writer:
+                path = directory / f"{name}-{index:05d}-of-{len(counts):05d}.tfrecord"
+                with tf.io.TFRecordWriter(str(path)) as writer:
                     for ids in numbered_examples(first, count):
                         writer.write(records.ExampleSerializer()(ids, [len(ids)]))
-                first += count
-                shards.append(_shard(directory / file, count))
+                first, content = first + count, path.read_bytes()
+                digest = hashlib.sha256(content).hexdigest()
+                shard = {"file": path.name, "num_examples": count, "num_bytes": len(content), "sha256": digest}
+                shards.append(manifest.Shard(**shard))
             if shards:
-                splits[name] = _split(shards)
+                totals = {"num_documents": 1, "num_examples": sum(counts), "num_tokens": 0}
+                splits[name] = manifest.Split(**totals, shards=tuple(shards))
         counts = np.bincount([i for ids in numbered_examples(0, sum(train)) for i in ids], minlength=VOCAB_SIZE)
-        described = _manifest(splits, hashlib.sha256(VOCABULARY).hexdigest(), tuple(counts.tolist()))
+        described = manifest.Manifest(
+            schema_version=manifest.SCHEMA_VERSION,
+            max_seq_length=10,
+            vocab_size=VOCAB_SIZE,
+            vocab_sha256=hashlib.sha256(VOCABULARY).hexdigest(),
+            inputs=(),
+            counts=manifest.Counts(**{**dict.fromkeys(manifest.Counts.model_fields, 0), "num_documents_skipped": {}}),
+            splits=splits,
+            token_counts=tuple(counts.tolist()),
+        )
         (directory / manifest.MANIFEST_FILE).write_text(described.to_json(), encoding="utf-8")
         return directory
 
     return build
-
-
-def _shard(path: Path, count: int) -> manifest.Shard:
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    return manifest.Shard(file=path.name, num_examples=count, num_bytes=len(content), sha256=digest)
-
-
-def _split(shards: list[manifest.Shard]) -> manifest.Split:
-    examples = sum(shard.num_examples for shard in shards)
-    return manifest.Split(num_documents=1, num_examples=examples, num_tokens=0, shards=tuple(shards))
-
-
-def _manifest(splits: dict[str, manifest.Split], vocab_sha256: str, token_counts: tuple[int, ...]) -> manifest.Manifest:
-    return manifest.Manifest(
-        schema_version=manifest.SCHEMA_VERSION,
-        max_seq_length=10,
-        vocab_size=VOCAB_SIZE,
-        vocab_sha256=vocab_sha256,
-        inputs=(),
-        counts=manifest.Counts(**{**dict.fromkeys(manifest.Counts.model_fields, 0), "num_documents_skipped": {}}),
-        splits=splits,
-        token_counts=token_counts,
-    )
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """A model's encoder in a Keras model of the user's own, and how a model is saved."""
 
+import dataclasses
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,9 @@ import tensorflow as tf
 import electra_tf
 from electra_tf.api.texts import masked_features
 from electra_tf.serving.saved_model import export_saved_model, load_served_model
+from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
+from tests.byte_level import byte_level
+from tests.weights.conftest import FEWER_LAYERS, MODERN, stored  # noqa: F401
 
 TEXTS = ["w5 w6 w7 w8", "w10", "w11 w12"]
 
@@ -164,6 +168,20 @@ def test_a_model_of_bfloat16_has_one_encoder_whichever_way_it_is_trained(rounded
     assert np.abs(after[0] - before[0]).max() > 0.01 and after[1] != before[1]
     again = electra_tf.load(rounded.save(tmp_path / "out", "sentence_transformers"))
     np.testing.assert_allclose(again.encode(TEXTS), after[0], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_modernbert_fills_masks_and_is_saved_and_exported_with_its_tokenizer(stored, tmp_path):  # noqa: F811
+    source = stored(encoder=MODERN | {"vocab_size": 273}, objective={"generator": FEWER_LAYERS})
+    tokenizer = StoredTokenizer(byte_level(), TextSettings(False, False, False))
+    model = electra_tf.Model(dataclasses.replace(source, stored_tokenizer=tokenizer))
+    assert model.tokens("the cat [MASK]")[:3] == ["[CLS]", "the", "Ġcat"]
+    model.save(tmp_path / "out")
+    assert (tmp_path / "out" / "discriminator" / "tokenizer.json").read_bytes() == byte_level()
+    again = electra_tf.load(tmp_path / "out")
+    np.testing.assert_allclose(again.encode(["the cat", "日"]), model.encode(["the cat", "日"]), atol=1e-6)
+    assert [len(each) for each in again.fill_mask(["the [MASK]", "[MASK] on [MASK]"], top_k=2)] == [1, 2]
+    assert "they take ids" in electra_tf.export(tmp_path / "out", tmp_path / "served")
 
 
 def test_what_a_format_lacks_is_a_warning(rounded, tmp_path, caplog):

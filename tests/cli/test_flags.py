@@ -1,12 +1,40 @@
-"""The flag parser of the commands: refused values, and defaults in the help."""
+"""`electra-tf` and its subcommands, and the parser of their flags."""
 
 import argparse
 import re
+import sys
+import types
 
 import pytest
 
+import electra_tf
+from data_prep.cli import build_pretraining_dataset
+from electra_tf.cli.commands import main
 from electra_tf.cli.flags import add_strategy_flags, flag_parser, positive_int
 from electra_tf.train.distribution import STRATEGIES
+
+
+def test_a_subcommand_calls_its_script_with_the_other_arguments(monkeypatch):
+    seen = []
+    module = types.SimpleNamespace(main=lambda: seen.append(sys.argv) or 3)
+    monkeypatch.setitem(sys.modules, "electra_tf.cli.convert_checkpoint", module)
+    monkeypatch.setattr(sys, "argv", ["electra-tf", "convert", "--from=a", "--to=b"])
+    assert main() == 3
+    assert seen == [["electra-tf convert", "--from=a", "--to=b"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"), [([], "build-data"), (["help"], "build-data"), (["--version"], electra_tf.__version__)]
+)
+def test_help_and_version_are_printed(capsys, arguments, shown):
+    assert main(arguments) == 0
+    assert shown in capsys.readouterr().out
+
+
+def test_an_unknown_subcommand_is_one_line_with_the_nearest_name(capsys):
+    assert main(["pretrian", "--config=small"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "pretrian" in error and "pretrain?" in error
 
 
 @pytest.mark.parametrize(
@@ -47,6 +75,13 @@ def test_the_help_shows_defaults_except_empty_ones():
     parser.add_argument("--cased", action=argparse.BooleanOptionalAction, default=False, help="keep capitals")
     defaults = re.findall(r"(\S+) \(default: (.*)\)", parser.format_help())
     assert defaults == [("draw", "0"), ("run", "the model's"), ("capitals", "False")]
+
+
+def test_inputs_of_build_data_add_up_and_accents_can_be_kept():
+    required = ["--input=text:a*", "--vocab_file=v", "--output_dir=d"]
+    flags = build_pretraining_dataset.parse_flags([*required, "--input=book:b", "--no-strip_accents", "--unicode=18"])
+    assert flags.inputs == ["text:a*", "book:b"]
+    assert (flags.strip_accents, flags.unicode) == (False, 18)
 
 
 def test_the_strategies_of_the_flag_are_those_that_can_be_started():

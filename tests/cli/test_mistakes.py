@@ -1,6 +1,7 @@
 """Mistakes in the flags of commands: one line that names the flag, the file or the setting, and status 2."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from data_prep.cli import build_pretraining_dataset
 from electra_tf.cli import convert_checkpoint, profile_flops, run_finetuning, run_pretraining, score_minimal_pairs
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.files import names_in
@@ -56,6 +58,7 @@ def flags(tmp_path_factory, tiny_pretrained, tiny_config) -> dict[str, str]:
         "squad": f"{finetune} --task=squad_v1 --validation_file={place}/squad.json",
         "own": f"{finetune} --train_file={place}/train.csv --validation_file={place}/dev.csv --task=",
         "predict": "--predict --input_file=x --output_file=OUT",
+        "build": "--input=text:none* --vocab_file=v --output_dir=OUT",
         "score": f"--pairs {place}/pairs.jsonl",
         "small": f"--config={PROJECT}/configs/pretrain/small.yaml",
     }
@@ -100,6 +103,15 @@ FINETUNE = [
     ("{own}classification --set task.kind=regression", "task.kind is 'regression'"),
     ("{own}regression --label_column=score --labels a", "labels and class_weights have no effect"),
 ]
+BUILD = [
+    ("", "input=text:none*: no file matches"),
+    ("--max_seq_length=4", "error: max_seq_length"),
+    ("--held_out_fraction=1.0", "error: held_out_fraction"),
+    ("--language=xx --drop_other_languages", "error: language"),
+    ("--near_duplicates=0.4", "error: near_duplicates"),
+    ("--near_duplicates=0.8 --runner=DirectRunner", "error: --near_duplicates="),
+    ("--wikipedia_names=no/names.yaml", "error: wikipedia_names"),
+]
 CONVERT = [
     ("--from={run} --to=tf1 --output_dir={place}", "/place0 is not empty"),
     ("--from={place}/tf1 --to=hugging_face --output_dir=OUT --num_heads=5", "num_heads 5"),
@@ -125,6 +137,7 @@ FLOPS = [
     [
         *((run_pretraining.main, "{pretrain} " + given, message) for given, message in PRETRAIN),
         *((run_finetuning.main, given, message) for given, message in FINETUNE),
+        *((build_pretraining_dataset.main, "{build} " + given, message) for given, message in BUILD),
         *((convert_checkpoint.main, given, message) for given, message in CONVERT),
         *((score_minimal_pairs.main, given, message) for given, message in SCORE),
         *((profile_flops.main, given, message) for given, message in FLOPS),
@@ -139,6 +152,14 @@ def test_a_mistake_is_one_line(flags, tmp_path, monkeypatch, capsys, main, given
     (line,) = captured.err.splitlines()
     assert captured.out == "" and line.startswith("error: ") and message in line
     assert set(names_in(out)) <= {".lock"}
+
+
+@pytest.mark.parametrize("flag", ["--fix_mojibake", "--drop_other_languages", "--near_duplicates=0.8"])
+def test_a_flag_of_build_data_names_the_extra_that_it_needs(monkeypatch, capsys, flag):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert build_pretraining_dataset.main(["--input=text:a", "--vocab_file=v", "--output_dir=d", flag]) == 2
+    name = flag.removeprefix("--").partition("=")[0]
+    assert re.match(rf"error: {name} needs .*electra-tf\[clean\]", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(
