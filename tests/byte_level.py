@@ -15,9 +15,7 @@ MMBERT = ("<unk>", "<bos>", "<eos>", "<pad>", "<mask>")
 def byte_level(special: tuple[str, ...] = MODERNBERT, prefix_space: bool = False, further: Iterable[str] = ()) -> bytes:
     """The content of a tokenizer.json with the tokens of `MERGES`.
 
-    Args:
-        special: the tokens for unknown, the begin, the end, padding and masks.
-        further: special tokens before them.
+    Args: special: the tokens for unknown, the begin, the end, padding and masks.        further: those before them.
     """
     pairs = [tuple(merge.split()) for merge in MERGES]
     tokens = [*ALPHABET, *map("".join, pairs)]

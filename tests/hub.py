@@ -18,20 +18,13 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub:
-    """The state of the server.
-
-    Attributes:
-        files: by the name of a model, or `datasets/` and that of a data set, and the path in it.
-        requests: the lines `GET /path` so far.
-        refusal: the status and the error code of every answer, `(401, "GatedRepo")`; None to answer.
-        cut: True to end a file in the middle.
-    """
+    """The state of the server."""
 
     def __init__(self):
-        self.files: dict[str, dict[str, bytes]] = {}
-        self.requests: list[str] = []
-        self.refusal: tuple[int, str] | None = None
-        self.cut = False
+        self.files: dict[str, dict[str, bytes]] = {}  # by the name, of a data set after `datasets/`, and the path in it
+        self.requests: list[str] = []  # the lines `GET /path` so far
+        self.refusal: tuple[int, str] | None = None  # the status and the error code of every answer, (401, "GatedRepo")
+        self.cut = False  # whether a file ends in the middle
 
     def add(self, name: str, folder: Path) -> None:
         """A model with the files of a folder."""

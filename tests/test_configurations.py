@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from electra_tf.data.corpus import PretrainingData, open_data
+from electra_tf.data.corpus import open_data
 from electra_tf.data.masking import mask_batch
 from electra_tf.flops.budget import RunCost
 from electra_tf.ops.random import RandomStream
@@ -107,16 +107,12 @@ def kind_of(path: Path) -> str:
 DISTINCT = list({kind_of(path): path for path in sorted(FILES, key=lambda path: len(load(path).stages))}.values())
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory, tiny_config, write_data) -> PretrainingData:
-    return open_data(write_data(tmp_path_factory.mktemp("data") / "set"), tiny_config())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", DISTINCT, ids=name_of)
 def test_a_reduced_configuration_trains_equally_in_one_batch_and_in_micro_batches_on_two_replicas(
-    path, data, tiny_config, tiny_batch, two_replicas
+    path, write_data, tmp_path, tiny_config, tiny_batch, two_replicas
 ):
+    data = open_data(write_data(tmp_path / "set"), tiny_config())
     runs, config = [], reduced(path)
     for strategy, num_parts in ((tf.distribute.OneDeviceStrategy("CPU:0"), 1), (two_replicas, 2)):
         train = config.train.model_copy(update={"gradient_accumulation_steps": num_parts})
@@ -124,8 +120,16 @@ def test_a_reduced_configuration_trains_equally_in_one_batch_and_in_micro_batche
         with strategy.scope():
             task = compile_task(build_objective(config.model_copy(update={"train": train})))
         task.adopt_data(data)
-        functions = {phase: tf.function(phase.train_step) for phase in task.phases()}
-        runs.append((task, functions, strategy))
+        runs.append((task, {phase: tf.function(phase.train_step) for phase in task.phases()}, strategy))
+
+    def step_of(task, functions, strategy) -> dict[str, float]:
+        """Runs an update of the phase to which the step belongs."""
+        phase = task.phase_at(step + 1)
+        if step in itertools.accumulate(task.phase_steps, initial=0):
+            phase.begin()
+        metrics = step_on_replicas(strategy, functions[phase], batch)
+        return {name: float(value) for name, value in metrics.items()}
+
     for step in range(2):
         stage = next(plan for plan in plan_stages(config) if step < plan.last_step).config
         # The first replica gets more tokens than the second, and more masked ones; the last micro-batch has none.
@@ -133,17 +137,8 @@ def test_a_reduced_configuration_trains_equally_in_one_batch_and_in_micro_batche
         text = tiny_batch(tiny_config(data={"max_seq_length": length}), [length, 8, 5, 0], seed=step)
         text = {name: text[name] for name in ("input_ids", "input_mask", "segment_ids")}
         batch = mask_batch(text, stage.masking, data.masking_vocabulary, RandomStream(step, 0, 0))
-        one, two = (_step(*run, step, batch) for run in runs)
+        one, two = (step_of(*run) for run in runs)
         assert all(map(math.isfinite, one.values())) and one["gradient_norm"] > 0.0 == one["nonfinite"]
         assert two == pytest.approx(one, rel=1e-5, abs=1e-7)
     terms, _ = evaluation_step(runs[0][0].phase_at(2), batch, tf.constant(0, tf.int64))
     assert all(math.isfinite(term.value()) for name, term in terms.items() if name.endswith("_loss"))
-
-
-def _step(task, functions, strategy, step: int, batch) -> dict[str, float]:
-    """Runs an update of the phase to which the step belongs."""
-    phase = task.phase_at(step + 1)
-    if step in itertools.accumulate(task.phase_steps, initial=0):
-        phase.begin()
-    metrics = step_on_replicas(strategy, functions[phase], batch)
-    return {name: float(value) for name, value in metrics.items()}

@@ -1,9 +1,12 @@
-"""One training step of every objective, traced once; each test checks one property of it.
+"""One training step of every objective, traced once; each test checks one property of it. Then one of a user's own.
 
-The tests in tests/tasks/pretrain check the values that an objective computes.
+The tests in tests/tasks/pretrain check the values that an objective computes; tests/docs/test_objectives.py trains the
+objective of examples/ by a command.
 """
 
 import math
+import shutil
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +18,24 @@ import tensorflow as tf
 import yaml
 
 from benchmarks.stablehlo_step.static_step import unfit_operations
+from electra_tf.cli.configuration import load_module
+from electra_tf.config.errors import UserError
 from electra_tf.data.batch import batch_specs
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
+from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, PretrainingConfig, load_config
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.run_directory import RunDirectory
-from electra_tf.train.step import compile_task
+from electra_tf.train.step import compile_task, evaluation_step
 from tests.flops.traced import by_part, traced_products
 from tests.flops.traced_step import expected_products
 from tests.toy import MODERN
 
-ABLATIONS = Path(__file__).resolve().parents[1] / "configs" / "pretrain" / "ablations"
+PROJECT = Path(__file__).resolve().parents[1]
+ABLATIONS = PROJECT / "configs" / "pretrain" / "ablations"
+EXAMPLE = "random_token_detection"
 # (objective, which of its phases, the encoder's block)
 STEPS = [(name, phase, "bert") for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
 STEPS.append(("electra", 0, "modern"))
@@ -202,3 +210,56 @@ def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):
         variable.assign(tf.zeros_like(variable))
     assert Checkpoints(step.objective, run, chief=True, keep=1).restore_latest() == 1
     assert all(np.array_equal(variable, old) for variable, old in zip(state, saved, strict=True))
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory, tiny_config) -> Path:
+    """A directory with the module and a configuration; the objective is forgotten afterwards."""
+    directory = tmp_path_factory.mktemp("user")
+    shutil.copy(PROJECT / "examples" / f"{EXAMPLE}.py", directory / "my_objective.py")
+    values = tiny_config(masking={"mask_token_fraction": 0.0, "random_token_fraction": 1.0}).model_dump(mode="json")
+    values["objective"] = {"name": EXAMPLE, "replaced_token_loss_weight": 10.0}
+    (directory / "run.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    yield directory
+    for names in (OBJECTIVES, OBJECTIVE_SETTINGS, sys.modules):
+        for name in (EXAMPLE, "my_objective"):
+            names.pop(name, None)
+
+
+def test_the_error_for_an_unknown_objective_names_the_flag_objective_module(workplace):
+    with pytest.raises(UserError, match=f"objective.name is '{EXAMPLE}'.* objective_module.*@register_objective"):
+        load_config(workplace / "run.yaml")
+
+
+@pytest.fixture(scope="module")
+def config(workplace) -> PretrainingConfig:
+    load_module(str(workplace / "my_objective.py"))
+    return load_config(workplace / "run.yaml")
+
+
+def test_a_user_defined_objective_is_trained_and_evaluated(config, tiny_batch):
+    task, batch = compile_task(build_objective(config)), tiny_batch(config, [10, 7, 5, 8])
+    step = tf.function(task.train_step)
+    metrics = {name: float(value) for name, value in step(batch).items()}
+    assert metrics["loss"] == pytest.approx(10 * metrics["replaced_token"], rel=1e-6)
+    # One binary decision per token: ln 2, changed by the initial weights of the last layer.
+    assert 0.4 < metrics["replaced_token"] < 1.2
+    # Three of ten tokens are random, and one random token in 47 is the original.
+    assert 0.1 < metrics["replaced_fraction"] < 0.4
+    assert unfit_operations(step.get_concrete_function(batch)) == []
+    assert RunCost(config).spent(4).hardware.total > 0
+    terms, _ = evaluation_step(task, batch, tf.constant(0, tf.int64))
+    assert {"replaced_token_loss", "replaced_token_auc", "constant_predictor_loss"} <= set(terms)
+    assert math.isfinite(terms["replaced_token_loss"].value())
+
+
+def test_the_error_of_an_objectives_own_check_is_reported(workplace, config):
+    overrides = ["masking.mask_token_fraction=0.2", "masking.random_token_fraction=0.5"]
+    with pytest.raises(UserError, match=r"a \[MASK\] is always a replaced token"):
+        load_config(workplace / "run.yaml", overrides)
+
+
+def test_a_second_module_file_with_the_same_name_is_refused(config, tmp_path):
+    (tmp_path / "my_objective.py").write_text("raise AssertionError", encoding="utf-8")
+    with pytest.raises(UserError, match="a module named my_objective is already imported"):
+        load_module(str(tmp_path / "my_objective.py"))

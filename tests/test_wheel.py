@@ -95,8 +95,9 @@ COMMANDS = """
 build-vocab --input=TEXT --vocab_size=600 --output=vocab.txt --num_processes=2
 build-data --input=TEXT --vocab_file=vocab.txt --held_out_fraction=0.2 --max_seq_length=32 --output_dir=data
 pretrain --config=mine.yaml --data_dir=data --model_dir=run
-finetune --config=authors --task=classification --train_file=t.csv --validation_file=t.csv --init_from=run --output_dir=f
-finetune --predict --model_dir=f/seed_0 --input_file=new.jsonl --output_file=out.tsv
+finetune --task=classification --train_file=train.csv --validation_file=train.csv --init_from=run --output_dir=ft \
+  --config=authors
+finetune --predict --model_dir=ft/seed_0 --input_file=new.jsonl --output_file=out.tsv
 """
 # Does the same, and trains a model of Keras on the encoders of two models.
 DAY = """
@@ -111,7 +112,7 @@ model = electra_tf.pretrain("mine.yaml", "data2", "run2").model()
 (filled,), scores = model.fill_mask("a good [MASK]", top_k=2), model.detect("a good day")
 assert len(filled) == 2 and len(scores) == 5 and model.encode(["a good day"]).shape == (1, 128)
 table = {"text": ["good day", "bad day"] * 8, "label": ["yes", "no"] * 8}
-result = electra_tf.finetune("classification", table, table, init_from="run2", output_dir="f2", config="authors")
+result = electra_tf.finetune("classification", table, table, init_from="run2", output_dir="ft2", config="authors")
 (row,) = result.model().predict(["a good day"])
 shares = [f"{row[name]:.6f}" for name in ("probability_no", "probability_yes")]
 print("\\t".join([row["id"], row["prediction"], *shares]))
@@ -153,7 +154,7 @@ def _content(run: Path) -> dict[str, object]:
 @pytest.mark.slow
 def test_installed_commands_lead_from_text_to_predictions_and_python_does_the_same_to_the_byte(run, tmp_path):
     text = f"book:{PROJECT}/sample/novel/chapter_0*.txt"
-    (tmp_path / "t.csv").write_text("text,label\n" + "good day,yes\nbad day,no\n" * 8)
+    (tmp_path / "train.csv").write_text("text,label\n" + "good day,yes\nbad day,no\n" * 8)
     (tmp_path / "new.jsonl").write_text('{"text": "a good day"}\n')
     sizes = "encoder: {num_layers: 1, vocab_size: 600}\ndata: {max_seq_length: 32}\n"
     (tmp_path / "mine.yaml").write_text(f"base: tiny\n{sizes}train: {{num_steps: 2, batch_size: 8}}\n")
@@ -164,8 +165,8 @@ def test_installed_commands_lead_from_text_to_predictions_and_python_does_the_sa
     assert (tmp_path / "vocab2.txt").read_bytes() == (tmp_path / "vocab.txt").read_bytes()
     for path in (path for path in (tmp_path / "data").iterdir() if path.is_file()):
         assert (tmp_path / "data2" / path.name).read_bytes() == path.read_bytes()
-    for name in ("run", "f"):
-        ours, theirs = (tmp_path / folder / ("seed_0" if name == "f" else "") for folder in (name, f"{name}2"))
+    for name in ("run", "ft"):
+        ours, theirs = (tmp_path / folder / ("seed_0" if name == "ft" else "") for folder in (name, f"{name}2"))
         assert _content(ours) == _content(theirs)
     run(PYTHON, "-c", NEXT_DAY)
 

@@ -54,10 +54,7 @@ TOKENIZER = StoredTokenizer(b"[PAD]\n[UNK]\n", TextSettings(strip_accents=False)
 
 
 def collect_garbage() -> None:
-    """As `gc.collect`, which does nothing as long as another thread collects.
-
-    That thread may delete an iterator of tf.data, which can take a minute.
-    """
+    """As `gc.collect`, which does nothing as long as another thread collects (an iterator of tf.data: a minute)."""
     cycle = type("Cycle", (), {})()
     cycle.itself, garbage = cycle, weakref.ref(cycle)
     del cycle
@@ -67,10 +64,7 @@ def collect_garbage() -> None:
 
 
 def randomize(named: Mapping[str, tf.Variable], seed: int) -> dict[str, np.ndarray]:
-    """Gives variables random weights of the size of trained ones, so that a swapped axis or a missing bias is noticed.
-
-    Returns: the new values.
-    """
+    """Gives variables random weights as large as trained ones, so that a swapped axis or a missing bias is noticed."""
     random = np.random.default_rng(seed)
     for name, variable in sorted(named.items()):  # the same weights for any order of `named`
         mean, deviation = 0.0, 0.1
@@ -106,13 +100,9 @@ def toy_finetuning_config(task: dict, num_rows: int = 10, **groups: dict) -> Fin
 
 
 class Regression(Task):
-    """Learns the sum of each example's numbers from a noisy copy: 6 inputs, 3 hidden units, 1 output.
+    """Learns the sum of each example's numbers from a noisy copy: 6 inputs, 3 hidden units, 1 output."""
 
-    Attributes:
-        before_step: called on the host in each step with the number of steps before it, if it is not None.
-    """
-
-    before_step: Callable[[int], None] | None = None
+    before_step: Callable[[int], None] | None = None  # called on the host in each step with the number of those before
     num_hidden = 3
 
     def __init__(self, config: RunConfig):
@@ -149,9 +139,7 @@ class Regression(Task):
 class ToyStage(Stage):
     """Batches of random numbers; batch k is a function of (seed, k).
 
-    Args:
-        nan_steps: the batches of training that hold NaN, counted from 0.
-        changes: other values of the attributes.
+    Args: nan_steps: the batches of training that hold NaN, from 0.        changes: other values of the attributes.
     """
 
     name, source, data_hash, data, tokenizer = "", "toy", "toy-1", None, TOKENIZER
@@ -220,10 +208,9 @@ def evaluate_toy(run: Run, stages) -> dict:
 
 
 def step_on_replicas(strategy: tf.distribute.Strategy, step: Callable, batch: dict[str, tf.Tensor]):
-    """Runs a step on every replica's slice of a batch. Returns: the first replica's result.
+    """The first replica's result of a step on every replica's slice of a batch.
 
-    Args:
-        step: a `tf.function`: without one the replicas' threads may reach their sums in different orders.
+    Args: step: a `tf.function`: without one the replicas' threads may reach their sums in different orders.
     """
 
     def share(context: tf.distribute.experimental.ValueContext) -> dict[str, tf.Tensor]:
@@ -285,10 +272,7 @@ def softplus(value: float) -> float:
 
 
 def follows(drawn: np.ndarray, masses) -> bool:
-    """True if tokens were drawn in these proportions, by a chi-squared test.
-
-    The bound is five standard deviations above the mean of the chi-squared distribution.
-    """
+    """Whether tokens were drawn in these proportions: chi-squared is at most five deviations above its mean."""
     expected = drawn.size * np.array(masses, np.float64) / np.sum(masses)
     counts, possible = np.bincount(drawn.ravel(), minlength=len(expected)), expected > 0
     assert not counts[~possible].any()

@@ -42,19 +42,18 @@ def live() -> tuple[int, int]:
     return sum(issubclass(type(each), tf.Variable) for each in objects), graphs
 
 
-def state_of_process() -> tuple:
-    tensorflow = context.context()
-    states = random.getstate(), np.random.get_state()[1].tolist(), tensorflow._seed, tensorflow._rng
-    return *states, tf.config.optimizer.get_experimental_options()
-
-
 def test_fine_tuning_and_predicting_leave_a_process_as_it_was(finetune):
+    def state() -> tuple:
+        random_states = random.getstate(), np.random.get_state()[1].tolist()
+        tensorflow = context.context()
+        return *random_states, tensorflow._seed, tensorflow._rng, tf.config.optimizer.get_experimental_options()
+
     options = tf.config.optimizer.get_experimental_options()
     try:
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
-        before, (variables, _) = state_of_process(), live()
+        before, (variables, _) = state(), live()
         finetune().model().predict(TRAIN["text"])
-        assert state_of_process() == before and live()[0] == variables
+        assert state() == before and live()[0] == variables
     finally:
         tf.config.optimizer.set_experimental_options(options)
 
@@ -63,10 +62,8 @@ def test_fine_tuning_and_predicting_leave_a_process_as_it_was(finetune):
     "options",
     [
         {},
-        {"settings": {"train.rematerialize": True}},
-        {"settings": {"train.xla": True}},
-        {"settings": {"train.gradient_accumulation_steps": 2}},
-        {"settings": {"train.precision": "bfloat16"}},
+        *({"settings": {f"train.{name}": True}} for name in ("rematerialize", "xla")),
+        {"settings": {"train.gradient_accumulation_steps": 2, "train.precision": "bfloat16"}},
         {"seeds": [0, 1], "keep": "best"},
         {"strategy": "mirrored"},
     ],
