@@ -31,7 +31,7 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task, evaluation_step
 from tests.flops.traced import by_part, traced_products
 from tests.flops.traced_step import expected_products
-from tests.toy import MODERN
+from tests.toy import MODERN, evaluation_values, training_values
 
 PROJECT = Path(__file__).resolve().parents[1]
 ABLATIONS = PROJECT / "configs" / "pretrain" / "ablations"
@@ -154,11 +154,11 @@ def test_each_loss_sends_gradients_to_its_own_layers_and_to_no_others(step):
     assert set(step.task.loss_weights) == set(expected)
     for loss, layers in expected.items():
         gradients = tape.gradient(terms[loss].value, [each.value for each in variables], unconnected_gradients="zero")
-        reached = [tf.convert_to_tensor(gradient).numpy().any() for gradient in gradients]
         wrong = [
             variable.path
-            for variable, is_reached in zip(variables, reached, strict=True)
-            if has_gradient(variable) and is_reached != (layer_of[id(variable)] in layers)
+            for variable, gradient in zip(variables, gradients, strict=True)
+            if has_gradient(variable)
+            and tf.convert_to_tensor(gradient).numpy().any() != (layer_of[id(variable)] in layers)
         ]
         assert wrong == [], loss
 
@@ -181,23 +181,20 @@ def test_the_step_has_only_operations_that_a_tpu_supports(step):
 
 def test_evaluation_computes_the_terms_of_training(step):
     context = ForwardContext(random=RandomStream(4, 0, 0))
-    evaluated = {name: term.value() for name, term in step.task.evaluation_terms(step.batch, context).items()}
-    training = step.task.as_ratios(step.batch, step.task.training_terms(step.batch, context))
-    for name, ratio in training.items():
+    evaluated = evaluation_values(step.task, step.batch, context)
+    for name, value in training_values(step.task, step.batch, context).items():
         reported = f"{name}_loss" if f"{name}_loss" in evaluated else name
-        assert evaluated[reported] == pytest.approx(ratio.value(), rel=1e-6), name
+        assert evaluated[reported] == pytest.approx(value, rel=1e-6), name
     # With few tokens no token, or every one, may be replaced or be predicted to be.
     undefined = {name for name, value in evaluated.items() if not math.isfinite(value)}
     assert undefined <= {"replaced_token_precision", "replaced_token_auc", "copy_probability_replaced"}
 
 
 def test_an_example_that_is_all_padding_changes_no_term(step):
-    def terms(batch: dict[str, tf.Tensor]) -> dict[str, float]:
-        totals = step.task.training_terms(batch, ForwardContext(random=RandomStream(4, 0, 0)))
-        return {name: ratio.value() for name, ratio in step.task.as_ratios(batch, totals).items()}
-
+    context = ForwardContext(random=RandomStream(4, 0, 0))
     padded = {name: tf.pad(values, [[0, 1], [0, 0]]) for name, values in step.batch.items()}
-    assert terms(padded) == pytest.approx(terms(step.batch), rel=1e-5)
+    expected = training_values(step.task, step.batch, context)
+    assert training_values(step.task, padded, context) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):

@@ -95,11 +95,6 @@ def room_of(module: str) -> str:
     return module
 
 
-def test_imports_in_functions_and_for_types_count(tmp_path):
-    (tmp_path / "a.py").write_text("import b.c\ndef f():\n    from d import e\nif TYPE_CHECKING:\n    import g\n")
-    assert imported_modules(tmp_path / "a.py") == {"b.c", "d", "d.e", "g"}
-
-
 def test_every_folder_of_the_package_has_a_rank():
     folders = {f"electra_tf.{path.parent.name}" for path in (PROJECT / "electra_tf").glob("*/__init__.py")}
     assert folders <= RANKS.keys() == {room_of(module) for module in imports_of("electra_tf")}

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-import yaml
 from tensorflow.python.eager import context
 
 import electra_tf
-from electra_tf.cli.run_pretraining import main as pretrain
+from electra_tf.config.loader import config_to_yaml
 from electra_tf.serving.saved_model import export_saved_model, load_served_model
 from tests.toy import collect_garbage
 
@@ -87,11 +86,10 @@ def test_exports_leave_nothing(finetune, tiny_pretrained, tmp_path):
 
 @pytest.mark.parametrize("name", ["electra", "bert_mlm", "all_tokens_mlm"])
 def test_the_second_pre_training_leaves_nothing(write_data, tiny_config, tmp_path, name):
-    values = tiny_config(objective={"name": name}, train={"num_steps": 2, "fused_ops": True}).model_dump(mode="json")
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(values))
-    flags = [f"--data_dir={write_data(tmp_path / 'data')}", f"--config={tmp_path / 'config.yaml'}"]
-    counts = []
+    config = tiny_config(objective={"name": name}, train={"num_steps": 2, "fused_ops": True})
+    (tmp_path / "config.yaml").write_text(config_to_yaml(config))
+    data_dir, counts = write_data(tmp_path / "data"), []
     for number in range(2):
-        assert pretrain([*flags, f"--model_dir={tmp_path / str(number)}"]) == 0
+        electra_tf.pretrain(tmp_path / "config.yaml", data_dir, tmp_path / str(number))
         counts.append(live())
     assert counts[0] == counts[1]

@@ -1,12 +1,18 @@
-"""`pretrain`, `build_model` and `pretraining_batches`: the same as the command, and what they add to it."""
+"""`build_vocab` and `build_dataset`; `pretrain`, `build_model` and `pretraining_batches`.
+
+(tests/test_wheel.py: they do the same as the commands.)
+"""
 
 import logging
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import electra_tf
 from electra_tf.config.loader import config_to_yaml
@@ -14,6 +20,7 @@ from electra_tf.weights.names import generator_variables
 from electra_tf.weights.source import load_trained
 from tests.toy import EQUAL_SIZES
 
+PROJECT = Path(__file__).resolve().parents[2]
 STEPS = 4
 FAST = {"name": "fast_electra", "generator": {"size_fraction": 0.375, "num_heads": 3, "intermediate_size": 14}}
 FAST |= {"tying": "none", "masked_lm_loss_weight": 0.0}
@@ -151,3 +158,52 @@ def test_a_mistake_is_one_line_that_names_arguments(config, data_dir, tmp_path, 
     with pytest.raises(electra_tf.UserError, match=message) as caught:
         electra_tf.pretrain(**arguments)
     assert "\n" not in str(caught.value) and "--" not in str(caught.value) and isinstance(caught.value, ValueError)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> str:
+    place = tmp_path_factory.mktemp("text") / "a.txt"
+    lines = [f"The {number}th sentence of this text has more than fifty characters in it." for number in range(40)]
+    place.write_text("\n\n".join(lines))
+    return f"text:{place}"
+
+
+@pytest.fixture(scope="module")
+def vocab_file(source, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    report = electra_tf.build_vocab(source, path, vocab_size=60, lower_case=False)
+    assert (report["vocab_size"], report["lower_case"]) == (60, False)
+    return path
+
+
+def test_a_build_leaves_the_devices_and_threads_of_the_program(source, vocab_file, tmp_path):
+    before = tf.config.get_visible_devices(), tf.config.threading.get_intra_op_parallelism_threads()
+    path, main = list(sys.path), sys.modules["__main__"]
+    manifest = electra_tf.build_dataset([source], vocab_file, tmp_path / "data", max_seq_length=16, seed=3)
+    assert (manifest["counts"]["num_documents"], manifest["seed"]) == (40, 3)
+    assert (tf.config.get_visible_devices(), tf.config.threading.get_intra_op_parallelism_threads()) == before
+    assert sys.path == path and sys.modules["__main__"] is main
+
+
+@pytest.mark.slow
+def test_a_script_with_processes_needs_no_guard(source, vocab_file, tmp_path):
+    call = f"electra_tf.build_dataset({source!r}, {str(vocab_file)!r}, 'data', max_seq_length=16, num_processes=2)"
+    (tmp_path / "script.py").write_text(f"import electra_tf\nprint('once')\nprint({call}['max_seq_length'])\n")
+    options = {"cwd": tmp_path, "env": {"PYTHONPATH": str(PROJECT), "PATH": "/usr/bin:/bin"}}
+    answer = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, **options)
+    assert (answer.returncode, answer.stdout) == (0, "once\n16\n"), answer.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_seq_lengt": 9}, "max_seq_lengt is not a setting; did you mean max_seq_length"),
+        ({"max_seq_length": "128"}, "max_seq_length='128'; input should be a valid integer"),
+        ({"inputs": "text:/none/*.txt"}, "inputs?='?text:/none/\\*.txt"),
+    ],
+)
+def test_a_mistake_in_a_build_is_one_line_that_names_arguments(source, vocab_file, tmp_path, settings, message):
+    arguments = {"inputs": source, "vocab_file": vocab_file, "output_dir": tmp_path / "data", **settings}
+    with pytest.raises(electra_tf.UserError, match=f"^{message}") as caught:
+        electra_tf.build_dataset(**arguments)
+    assert "\n" not in str(caught.value)
