@@ -147,6 +147,11 @@ def test_a_lock_on_a_file_or_directory_excludes_a_second_one_until_it_is_release
             locked_file(tmp_path / name).__enter__()
 
 
+def test_a_local_file_may_have_brackets_in_its_name(tmp_path):
+    (tmp_path / "a [1].txt").write_text("12")
+    assert [status.num_bytes for status in files.matches(str(tmp_path / "a [1].txt"))] == [2]
+
+
 def test_local_files_need_neither_tensorflow_nor_fsspec(tmp_path):
     code = "import sys, electra_tf.files as files; files.write_atomically(sys.argv[1], b'{}'); "
     code += "files.read_json(sys.argv[1]); sys.exit(str({'tensorflow', 'fsspec'} & set(sys.modules)))"
@@ -162,11 +167,6 @@ def test_a_glob_gives_sorted_files_with_their_sizes_and_versions(root):
     put(root, {"a.txt": b"2"})
     (again,) = files.matches(first.path)
     assert again.modified != first.modified or root.startswith("ram://")  # which has no versions
-
-
-def test_a_file_may_have_brackets_in_its_name(tmp_path):
-    (tmp_path / "a [1].txt").write_text("12")
-    assert [status.num_bytes for status in files.matches(str(tmp_path / "a [1].txt"))] == [2]
 
 
 def test_files_and_directories_are_removed_with_their_content_and_missing_ones_are_not_read(root):

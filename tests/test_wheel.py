@@ -21,13 +21,6 @@ INSTALLED = os.environ.get("ELECTRA_TF_WHEEL_PYTHON")
 PYTHON = INSTALLED or sys.executable
 
 
-def test_the_list_of_packages_is_complete():
-    listed = set(re.findall(r'^    "(electra_tf[\w.]*)",$', (PROJECT / "pyproject.toml").read_text(), re.MULTILINE))
-    files = [file.relative_to(PROJECT).parent for name in PLACES for file in (PROJECT / name).rglob("__init__.py")]
-    names = {".".join([*PLACES[folder.parts[0]].split("/"), *folder.parts[1:]]) for folder in files}
-    assert listed == names | {"electra_tf.configs"}
-
-
 def _build(source: Path, kind: str, folder: Path) -> Path:
     """Builds a `wheel` or an `sdist` as an installer does, without an environment of its own."""
     hook = f"from setuptools.build_meta import build_{kind} as build; print(build({str(folder)!r}))"

@@ -20,7 +20,6 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"settings": {"encoder.num_heads": 4}}, "encoder.num_heads"),
         ({"class_weights": np.ones(3)}, "class_weights has 3 numbers, expected one for each of 0, 2"),
         ({"class_weights": pandas.Series([1.0, 2.0])}, "class_weights has the label '1', expected one of"),
         ({"labels": "ab"}, "put it into brackets"),
@@ -28,7 +27,6 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
         ({"seeds": [0, 2**31]}, "seeds: seed is 2147483648; "),
         ({"seeds": np.array([0.0, 2.5])}, "seeds: seed is 2.5; "),
         ({"seeds": [True]}, "seeds: seed: expected a number"),
-        ({"init_from": "none"}, "/none: there is no run"),
         ({"cased": True}, "remove vocab_file, cased,"),
     ],
 )
@@ -87,23 +85,34 @@ def test_a_score_is_a_fraction_of_every_task():
 
 
 ROWS = [{"title": "w5", "topic": 3}, {"title": "w6", "topic": None}]
+COLUMNS = {"title": ["w5", "w6"], "topic": [3, None]}
+TABLES = [
+    pyarrow.Table.from_pylist(ROWS),
+    pyarrow.RecordBatch.from_pylist(ROWS),
+    pandas.DataFrame(COLUMNS, index=[7, 9], dtype=object),
+    ROWS,
+    iter(ROWS),
+    {"title": ("w5", "w6"), "topic": [3, None]},
+]
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("data", "names", "columns"),
     [
-        pyarrow.Table.from_pylist(ROWS),
-        pandas.DataFrame({"title": ["w5", "w6"], "topic": [3, None]}, index=[7, 9], dtype=object),
-        ROWS,
-        {"title": ("w5", "w6"), "topic": [3, None]},
-        pyarrow.RecordBatch.from_pylist(ROWS),
-        iter(ROWS),
+        *((data, ("text",), COLUMNS) for data in TABLES),
+        (["w5", "w6"], ("title",), {"title": ["w5", "w6"]}),
+        (("w5",), (), {"text": ["w5"]}),
+        (pandas.Series(["w5"], index=[7]), (), {"text": ["w5"]}),
+        (pyarrow.chunked_array([["w5"]]), (), {"text": ["w5"]}),
+        ([("w5", "w6")], ("question", "answer"), {"question": ["w5"], "answer": ["w6"]}),
+        ([("w5", "w6")], (), {"text": ["w5"], "text_pair": ["w6"]}),
+        ([{"text": "w5"}, {"id": "x", "text": "w6"}], (), {"text": ["w5", "w6"], "id": [None, "x"]}),
+        (pandas.DataFrame({"text": ["w5", None], 7: [1, "x"]}), (), {"text": ["w5", None], "7": [1, "x"]}),
     ],
-    ids=["pyarrow", "pandas", "rows", "columns", "batch", "iterator"],
 )
-def test_every_kind_of_table_has_the_same_rows(data):
-    table = as_table(data, ("text",), "train")
-    assert (table.source, table.columns) == ("train", {"title": ["w5", "w6"], "topic": [3, None]})
+def test_every_kind_of_table_has_the_same_rows_and_texts_get_the_names_of_columns(data, names, columns):
+    table = as_table(data, names, "train")
+    assert (table.source, table.columns) == ("train", columns)
 
 
 class Dataset:
@@ -128,23 +137,6 @@ def test_a_dataset_in_memory_keeps_the_names_of_its_classes():
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     rows = pyarrow.table({"text": ["w5", "w6"], "label": [1, 0]}).replace_schema_metadata(metadata)
     assert as_table(Dataset(rows), ("text",), "train").labels("label") == ["yes", "no"]
-
-
-@pytest.mark.parametrize(
-    ("data", "names", "columns"),
-    [
-        (["w5", "w6"], ("title",), {"title": ["w5", "w6"]}),
-        (("w5",), (), {"text": ["w5"]}),
-        (pandas.Series(["w5"], index=[7]), (), {"text": ["w5"]}),
-        (pyarrow.chunked_array([["w5"]]), (), {"text": ["w5"]}),
-        ([("w5", "w6")], ("question", "answer"), {"question": ["w5"], "answer": ["w6"]}),
-        ([("w5", "w6")], (), {"text": ["w5"], "text_pair": ["w6"]}),
-        ([{"text": "w5"}, {"id": "x", "text": "w6"}], (), {"text": ["w5", "w6"], "id": [None, "x"]}),
-        (pandas.DataFrame({"text": ["w5", None], 7: [1, "x"]}), (), {"text": ["w5", None], "7": [1, "x"]}),
-    ],
-)
-def test_columns_have_the_names_of_texts_or_of_the_table(data, names, columns):
-    assert as_table(data, names, "inputs").columns == columns
 
 
 @pytest.mark.parametrize(
