@@ -1,7 +1,6 @@
-"""One training step of every objective, traced once; each test checks one property of it. Then one of a user's own.
+"""One training step of every objective, traced once; each test checks one property of it. And an objective of a user.
 
-The tests in tests/tasks/pretrain check the values that an objective computes; tests/docs/test_objectives.py trains the
-objective of examples/ by a command.
+The tests in tests/tasks/pretrain check the values that an objective computes.
 """
 
 import math

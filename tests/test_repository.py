@@ -306,11 +306,8 @@ TYPES = {
     "load('run').tokens(['a'])": "list[list[str]]",
     "load('run').fill_mask('a [MASK]')": "list[list[tuple[str, float]]]",
     "load('run').fill_mask(['a [MASK]'], top_k=2)": "list[list[list[tuple[str, float]]]]",
-    "load('run').inputs(['a'])": "dict[str, ndarray[tuple[int, ...], dtype[signedinteger[_32Bit]]]]",
     "load('run').encoder": "EncoderLayer",
     "pretrain('small', 'data', 'run').history": "list[dict[str, Any]]",
-    "build_dataset('a.txt', 'vocab.txt', 'data', seed=3)": "dict[str, Any]",
-    "load('run').predict(['a'])": "list[Any]",
     "finetune('classification', init_from='run', output_dir='out').score": "float",
 }
 MISTAKES = {

@@ -119,7 +119,7 @@ vectors = [electra_tf.load("folder").encoder(ids).pooled_output for _ in range(2
 own = keras.Model(ids, keras.layers.Dense(1)(keras.layers.Concatenate()(vectors)))
 own.compile(keras.optimizers.SGD(1e-3), "mse", metrics=["mae"])
 rows = np.array([[2, 5, 6, 3], [2, 7, 3, 0]])
-assert {"loss", "mae"} <= set(own.fit(rows, np.array([[3.0], [0.0]]), epochs=2, verbose=0).history)
+assert {"loss", "mae"} <= set(own.fit(rows, np.array([[3.0], [0.0]]), verbose=0).history)
 own.save("own.keras")
 own.export("exported", verbose=False)
 np.save("expected.npy", own.predict(rows, verbose=0))

@@ -37,7 +37,7 @@ def live() -> tuple[int, int]:
     collect_garbage()
     objects = gc.get_objects()
     graphs = sum(type(each).__name__ == "FuncGraph" for each in objects)
-    # By the type: `isinstance` asks the object, and some objects of libraries have no `__class__`.
+    # By the type: some objects of libraries have no `__class__`, for which `isinstance` asks.
     return sum(issubclass(type(each), tf.Variable) for each in objects), graphs
 
 

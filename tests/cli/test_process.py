@@ -77,7 +77,7 @@ def test_a_closed_output_pipe_ends_a_command_without_a_stack_trace():
 # Logs, shows a bar and prints, as a run does; then names its descriptors 0 to 2, and a file that it opens.
 WORK = """
 import os, sys, logging
-from electra_tf.cli.process import {module_names}
+from electra_tf.cli import process
 def work():
     for number in range(3):
         logging.getLogger("a run").info("x" * 2**17)
@@ -89,16 +89,14 @@ def work():
         assert file.fileno() > 2
         file.write("evaluated")
 """
-COMMAND = WORK.format(module_names="run_command") + "sys.exit(run_command(work))"
-TRAINING = (
-    WORK.format(module_names="training_process") + "with training_process('one_device', ends_process=True): work()"
-)
+COMMAND = "sys.exit(process.run_command(work))"
+TRAINING = "with process.training_process('one_device', ends_process=True): work()"
 
 
-@pytest.mark.parametrize("code", [COMMAND, TRAINING], ids=["command", "training"])
+@pytest.mark.parametrize("call", [COMMAND, TRAINING], ids=["command", "training"])
 @pytest.mark.parametrize("redirections", [">&-", "2>&-", "<&- >&- 2>&-", "2>&1 >/dev/null | head -c 9"])
-def test_standard_streams_that_nobody_reads_do_not_end_a_command(tmp_path, code, redirections):
-    (tmp_path / "code.py").write_text(code)
+def test_standard_streams_that_nobody_reads_do_not_end_a_command(tmp_path, call, redirections):
+    (tmp_path / "code.py").write_text(WORK + call)
     script = f"{{ {sys.executable} code.py out; echo $? > status; }} {redirections}"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
     subprocess.run(["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True)
