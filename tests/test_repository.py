@@ -1,7 +1,4 @@
-"""Rules for the whole repository: imports, scripts, sizes of files, links, requirement files.
-
-The modules import each other only as docs/architecture.md allows; the imports are read from the sources.
-"""
+"""Rules for the whole repository: imports as docs/architecture.md allows them, scripts, files, links, requirements."""
 
 import ast
 import functools

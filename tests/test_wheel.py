@@ -17,7 +17,7 @@ from electra_tf.train.run_directory import RATES
 
 PROJECT = Path(__file__).resolve().parents[1]
 PLACES = {"configs": "electra_tf/configs", "data_prep": "electra_tf/bundled/data_prep", "electra_tf": "electra_tf"}
-INSTALLED = os.environ.get("ELECTRA_TF_WHEEL_PYTHON")
+INSTALLED = os.environ.get("ELECTRA_TF_WHEEL_PYTHON")  # has the wheel and only what it requires
 PYTHON = INSTALLED or sys.executable
 
 
@@ -62,8 +62,7 @@ def test_the_wheel_has_all_files_and_no_top_level_module_but_its_own(wheel):
 def run(wheel, tmp_path):
     """`run(PYTHON, ...)`: runs a program where only the wheel is installed, beside another project's data_prep.
 
-    ELECTRA_TF_WHEEL_PYTHON names a Python that has the wheel and only what it requires (.ci/wheel). Else the wheel is
-    in a folder of PYTHONPATH, and its requirements are those of this environment. "electra-tf" is the command.
+    Without ELECTRA_TF_WHEEL_PYTHON (.ci/wheel) it is in a folder of PYTHONPATH, and the rest in this environment.
     """
     (tmp_path / "data_prep").mkdir()
     (tmp_path / "data_prep" / "__init__.py").write_text("raise ImportError('the data_prep of another project')\n")
@@ -133,7 +132,8 @@ assert electra_tf.load and "TF_USE_LEGACY_KERAS" not in os.environ
 rows, expected = np.array([[2, 5, 6, 3], [2, 7, 3, 0]], np.int32), np.load("expected.npy")
 own = keras.models.load_model("own.keras", custom_objects={"EncoderLayer": electra_tf.EncoderLayer})
 np.testing.assert_allclose(own.predict(rows, verbose=0), expected, atol=1e-6)
-np.testing.assert_allclose(tf.saved_model.load("exported").serve(rows), expected, atol=1e-6)
+exported = tf.saved_model.load("exported")
+np.testing.assert_allclose(exported.serve(rows), expected, atol=1e-6)
 """
 
 

@@ -79,6 +79,7 @@ PRETRAIN = [
     ("--dry_run --init_from=nothing --with_optimizer", "init_from=nothing with_optimizer: "),
     ("--dry_run --set objective.name=fast_electra --set objective.auxiliary=nothing", "objective."),
     ("--data_dir=nothing --as_masked_lm", "--as_masked_lm has no effect without --evaluate"),
+    ("--data_dir=nothing --evaluate --stop_at_step=3", "--stop_at_step has no effect with --evaluate"),
     ("--data_dir=nothing --evaluate --init_from=nothing", "--init_from has no effect with --evaluate"),
 ]
 FINETUNE = [
@@ -100,6 +101,7 @@ FINETUNE = [
     ("{squad} --train_file={place}/wrong.json", "wrong.json: the answers of 5 of 20 questions"),
     ("{finetune} --task=tagging --train_file=x", "validation_file is needed"),
     ("{own}classification --class_weights yes=-1", "task.class_weights is"),
+    ("{own}multi_label --class_weights balanced", "class_weights=balanced needs"),
     ("{own}classification --set train.seed=-1", "train.seed is -1; "),
     ("{own}classification --labels yes", "train.csv:3 has the label 'no'"),
     ("{own}classification --test_file={place}/test.csv", "test.csv:3 has the label 'maybe'"),

@@ -229,17 +229,13 @@ def test_each_mode_of_flops_prints_its_figures(capsys, flags, line):
     assert line in " ".join(capsys.readouterr().out.replace("|", " ").split())
 
 
-@pytest.fixture
-def pairs(tmp_path) -> str:
+def test_the_table_the_accuracies_and_the_scores_are_those_of_the_model(tiny_pretrained, tmp_path, capsys):
     rows = [("w5 w6 w7", "w7 w6 w5", "u"), ("w8 w9", "w9", "v"), ("w11", "w11", "v")]
     lines = [json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": uid}) for good, bad, uid in rows]
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
-    return str(tmp_path / "pairs.jsonl")
-
-
-def test_the_table_the_accuracies_and_the_scores_are_those_of_the_model(tiny_pretrained, pairs, tmp_path, capsys):
     files = {flag: tmp_path / f"{flag}.json" for flag in ("output", "pair_scores")}
-    flags = [f"--from={tiny_pretrained}", "--pairs", pairs, *(f"--{flag}={file}" for flag, file in files.items())]
+    flags = [f"--from={tiny_pretrained}", f"--pairs={tmp_path}/pairs.jsonl"]
+    flags += [f"--{flag}={file}" for flag, file in files.items()]
     assert score_minimal_pairs.main(flags) == 0
     results = json.loads(files["output"].read_text())
     assert results["model"] == f"step 3 of {tiny_pretrained}" and "logits" in results["score"]
@@ -249,7 +245,7 @@ def test_the_table_the_accuracies_and_the_scores_are_those_of_the_model(tiny_pre
     assert results["UID"]["v"]["accuracy"] == (0.5 + right[1]) / 2
     row = ["UID", "v", "2", f"{results['UID']['v']['accuracy']:.3f}"]
     assert row in [each[:4] for each in cells(capsys.readouterr().out)]
-    by_generator = [*flags[:3], "--generator", f"--pair_scores={tmp_path}/generator.jsonl"]
+    by_generator = [*flags[:2], "--generator", f"--pair_scores={tmp_path}/generator.jsonl"]
     assert score_minimal_pairs.main(by_generator) == 0
     assert (tmp_path / "generator.jsonl").read_text() != files["pair_scores"].read_text()
     assert score_minimal_pairs.main(flags) == 2
