@@ -62,16 +62,13 @@ ALLOWED = {
 
 @functools.cache
 def imported_modules(path: Path) -> set[str]:
-    """Every module that a source file imports, also in its functions or for types. (ruff forbids relative imports.)
-
-    For `from a import b` both `a` and `a.b` count, because `b` may be a module.
-    """
+    """Every module that a source file imports, also in its functions or for types. (ruff forbids relative imports.)"""
     modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             modules.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            modules.update({node.module, *(f"{node.module}.{alias.name}" for alias in node.names)})
+            modules.update({node.module, *(f"{node.module}.{alias.name}" for alias in node.names)})  # may be modules
     return modules
 
 

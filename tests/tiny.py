@@ -62,10 +62,7 @@ _REQUIRED = {
 
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., PretrainingConfig]:
-    """`tiny_config(train={"batch_size": 6})`: the tiny configuration with some settings changed.
-
-    Settings that the objective requires are in it.
-    """
+    """`tiny_config(train={"batch_size": 6})`: the tiny configuration, what its objective requires, and these changes."""
 
     def build(**changes) -> PretrainingConfig:
         name = changes.get("objective", {}).get("name")
