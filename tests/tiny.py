@@ -62,7 +62,7 @@ _REQUIRED = {
 
 @pytest.fixture(scope="session")
 def tiny_config() -> Callable[..., PretrainingConfig]:
-    """`tiny_config(train={"batch_size": 6})`: the tiny configuration, what its objective requires, and these changes."""
+    """`tiny_config(train={"batch_size": 6})`: the tiny configuration with what its objective needs, and changes."""
 
     def build(**changes) -> PretrainingConfig:
         name = changes.get("objective", {}).get("name")
