@@ -148,7 +148,7 @@ def test_what_is_no_table_is_refused(data, message):
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([{"b", "a"}, frozenset({"c"}), ("d", "e")], [["a", "b"], ["c"], ["d", "e"]]),
+        ([set("hgfedcba"), frozenset({"c"}), ("d", "e")], [list("abcdefgh"), ["c"], ["d", "e"]]),
         ([2**63, 2**63 + 1, 0.5], [2**63, 2**63 + 1, 0.5]),
         (["x", pandas.NA, 5, float("nan")], ["x", None, 5, None]),
     ],
