@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.run_directory import RATES
 from tests import toy
 from tests.toy import toy_config, toy_run
@@ -63,13 +64,31 @@ def tensors() -> Callable[[str], dict[str, np.ndarray]]:
 
 
 @pytest.fixture(scope="session")
-def assert_same_run(lines, tensors) -> Callable[[str, str], None]:
-    """`assert_same_run(one, other)`: equal reports, and last checkpoints that are equal bit for bit."""
+def assert_same_run(lines, tensors) -> Callable[..., None]:
+    """`assert_same_run(one, other, "checkpoints/step-8")`: equal reports, and equal bytes of these checkpoints."""
 
-    def compare(one, other) -> None:
+    def compare(one, other, *checkpoints: str) -> None:
         assert lines(one) == lines(other)
-        first, second = (tensors(os.path.join(model_dir, "checkpoints/step-8")) for model_dir in (one, other))
-        assert first.keys() == second.keys()
-        assert [name for name in first if not np.array_equal(first[name], second[name])] == []
+        for name in checkpoints:
+            # As bytes: a NaN equals itself, and -0 differs from 0.
+            first, second = (
+                {key: values.tobytes() for key, values in tensors(os.path.join(run, name)).items()}
+                for run in (one, other)
+            )
+            assert first.keys() == second.keys()
+            assert [key for key in first if first[key] != second[key]] == []
 
     return compare
+
+
+@pytest.fixture
+def scored(monkeypatch) -> Callable[..., None]:
+    """`scored(5.0, 9.0)`: the values of `squared_error` that the next evaluations report."""
+
+    def give(*scores: float) -> None:
+        values, evaluate = iter(scores), DeviceLoop.evaluate
+        monkeypatch.setattr(
+            DeviceLoop, "evaluate", lambda *given: evaluate(*given)._replace(metrics={"squared_error": next(values)})
+        )
+
+    return give

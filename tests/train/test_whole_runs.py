@@ -12,7 +12,6 @@ import tensorflow as tf
 from electra_tf.config.errors import TrainingStopped, UserError
 from electra_tf.files import read_bytes, write_atomically
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
-from electra_tf.train import loop
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.metrics import MetricAccumulator
@@ -21,6 +20,7 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interrupted, Interruption
 from tests import toy
 from tests.toy import Regression, ToyStage, evaluate_toy, toy_config, toy_run
+from tests.train.kills import killed_at
 
 
 def test_reports_have_all_metrics_at_the_steps_where_they_are_due(whole, lines):
@@ -49,60 +49,28 @@ def test_directory_has_configuration_data_and_tokenizer(whole):
     assert "num_steps: 8" in (model_dir / "config.yaml").read_text()
 
 
-# The run is killed before or after the given call of a method.
-KILLS = [
-    (loop, "next_stop", 4, "before"),  # after step 4
-    (MetricAccumulator, "close", 4, "before"),  # steps 5 and 6 are lost
-    (Reporter, "train", 3, "after"),  # the report of step 4 without its checkpoint
-    (Checkpoints, "save", 1, "before"),
-    (Checkpoints, "save", 1, "after"),
-    (Checkpoints, "save", 2, "after"),  # at the end, without the last evaluation
-    (DeviceLoop, "evaluate", 1, "after"),  # evaluated, but not reported
-]
-
-
-class Killed(BaseException):
-    """In place of a kill: nothing is closed or flushed afterwards."""
-
-
-def train_until_killed(call, monkeypatch, owner, name: str, number: int, when: str) -> None:
-    original, calls = getattr(owner, name), []
-
-    def killing(*arguments, **options):
-        calls.append(name)
-        if len(calls) == number and when == "before":
-            raise Killed
-        result = original(*arguments, **options)
-        if len(calls) == number:
-            raise Killed
-        return result
-
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, name, killing)
-        patched.setattr(Reporter, "close", lambda self: None)
-        with pytest.raises(Killed):
-            call()
-
-
-@pytest.mark.parametrize(("owner", "name", "number", "when"), KILLS)
+# The run is killed before or after this call of a function. Checkpoints 1, 2, 4 are milestones, 3 and 5 are not.
+@pytest.mark.parametrize(
+    ("place", "owner", "name", "number", "when"),
+    [
+        ("", MetricAccumulator, "close", 4, "before"),  # steps 5 and 6 are lost
+        ("", Reporter, "train", 3, "after"),  # the report of step 4 without its checkpoint
+        ("", DeviceLoop, "evaluate", 1, "after"),  # evaluated, but not reported
+        ("", Checkpoints, "save", 5, "after"),  # at the end, without the last evaluation
+        ("ram://kills", Checkpoints, "save", 5, "before"),
+    ],
+)
 def test_killed_and_continued_run_equals_a_whole_one(
-    whole, train_toy, assert_same_run, tmp_path, monkeypatch, owner, name, number, when
+    whole, train_toy, assert_same_run, tmp_path, place, owner, name, number, when
 ):
-    train_until_killed(lambda: train_toy(tmp_path), monkeypatch, owner, name, number, when)
-    with open(tmp_path / "metrics.jsonl", "a") as stream:
-        stream.write('{"step": 4, "spl')
-    assert train_toy(tmp_path) == whole[1]
-    assert_same_run(tmp_path, whole[0])
-
-
-@pytest.mark.parametrize(("number", "when"), [pytest.param(1, "after", marks=pytest.mark.slow), (2, "before")])
-def test_killed_and_continued_run_on_a_remote_store_equals_a_whole_one(
-    whole, train_toy, assert_same_run, monkeypatch, number, when
-):
-    model_dir = f"ram://kills/{number}-{when}"
-    train_until_killed(lambda: train_toy(model_dir), monkeypatch, Checkpoints, "save", number, when)
+    model_dir = place or str(tmp_path)
+    with killed_at(owner, name, number, when):
+        train_toy(model_dir)
+    if not place:
+        with open(tmp_path / "metrics.jsonl", "a") as stream:
+            stream.write('{"step": 4, "spl')
     assert train_toy(model_dir) == whole[1]
-    assert_same_run(model_dir, whole[0])
+    assert_same_run(model_dir, whole[0], "checkpoints/step-8")
 
 
 def test_call_with_stop_at_step_is_continued_by_the_next(whole, train_toy, lines, tmp_path):
@@ -127,7 +95,7 @@ def test_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, c
     assert train_toy(copied, stop_at_step=6) == whole[1]
     assert "the run is at step 8, and this call ends at step 6: nothing to train" in caplog.messages
     assert checkpoint.stat().st_mtime_ns == before
-    assert_same_run(copied, whole[0])
+    assert_same_run(copied, whole[0], "checkpoints/step-8")
 
 
 @pytest.mark.parametrize("model_dir", ["{}/new/run", "ram://dry/run"])
@@ -149,15 +117,10 @@ def test_a_dry_run_of_a_run_that_another_process_trains_changes_no_file(copied):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-@pytest.mark.parametrize(
-    ("name", "message"), [("thesis.txt", "is not empty and holds no run"), ("", "Not a directory")]
-)
-def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, name, message):
-    path = tmp_path / "place" / name if name else tmp_path / "place"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("mine")
-    with pytest.raises(UserError, match=message):
-        toy_run(toy_config(), tmp_path / "place").begins()
+def test_a_dry_run_refuses_what_a_run_refuses(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds no run"):
+        toy_run(toy_config(), tmp_path).begins()
 
 
 class StopAfter(Interruption):
@@ -172,19 +135,15 @@ class StopAfter(Interruption):
         return super().deferred(request_stop, has_progress)
 
 
-@pytest.mark.parametrize("model_dir", ["local", "ram://interrupted/run"])
-def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(
-    whole, train_toy, tensors, tmp_path, monkeypatch, model_dir
-):
-    model_dir = str(tmp_path / "run") if model_dir == "local" else model_dir
+def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(whole, train_toy, tensors, tmp_path, monkeypatch):
     config = toy_config(train={"log_every_steps": 8, "save_every_steps": 8, "milestone_fractions": ()})
     with monkeypatch.context() as patched, pytest.raises(Interrupted) as caught:
-        train_toy(model_dir, config, interruption=StopAfter(patched, step=2))
+        train_toy(tmp_path, config, interruption=StopAfter(patched, step=2))
     assert caught.value.exit_code == 128 + signal.SIGTERM
     # The device may read the request one step later.
-    assert steps_in(f"{model_dir}/checkpoints")[0] in (2, 3)
-    train_toy(model_dir, config)
-    continued, expected = (tensors(f"{run}/checkpoints/step-8") for run in (model_dir, whole[0]))
+    assert steps_in(f"{tmp_path}/checkpoints")[0] in (2, 3)
+    train_toy(tmp_path, config)
+    continued, expected = (tensors(f"{run}/checkpoints/step-8") for run in (tmp_path, whole[0]))
     weights = [name for name in expected if name.startswith("task/")]
     assert len(weights) >= 4
     assert all((continued[name] == expected[name]).all() for name in weights)
@@ -252,7 +211,7 @@ def test_run_without_its_checkpoints_does_not_start_again(copied, whole, train_t
     for file in Path(copied, "milestones").glob("step-3.*"):
         shutil.copy(file, f"{copied}/checkpoints")
     train_toy(copied)
-    assert_same_run(copied, whole[0])
+    assert_same_run(copied, whole[0], "checkpoints/step-8")
 
 
 @pytest.mark.slow
@@ -296,10 +255,11 @@ def test_verdict_on_the_last_evaluation_is_logged_at_the_end(train_toy, tmp_path
     caplog.set_level(logging.INFO)
     evaluation = train_toy(tmp_path)
     assert caplog.messages[-1] == f"verdict on {sorted(evaluation)}" and evaluation
-    caplog.clear()
-    without = toy_config()
-    train_toy(tmp_path / "no_held_out_split", without, ToyStage(without, num_evaluation_batches=0))
-    assert not any(message.startswith("verdict on") for message in caplog.messages)
+
+
+def test_without_a_held_out_split_there_is_no_verdict(train_toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(Regression, "verdict", lambda task, metrics: pytest.fail("a verdict on nothing"))
+    assert train_toy(tmp_path, stage=ToyStage(toy_config(), num_evaluation_batches=0)) == {}
 
 
 def test_the_switch_to_longer_sequences_is_announced_with_what_happens_to_the_metrics(tmp_path, caplog):
@@ -351,11 +311,11 @@ class TwoPhases(Regression):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop_at_step", [pytest.param(2, marks=pytest.mark.slow), 3, None])
+@pytest.mark.parametrize("stop_at_step", [2, 3])
 def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_step):
     config = toy_config(train={"milestone_fractions": (0.125, 0.375, 0.5)})
     run = toy_run(config, tmp_path)
-    for last_step in filter(None, (stop_at_step, 8)):
+    for last_step in (stop_at_step, 8):
         toy.train_toy(run, task=TwoPhases, stop_at_step=last_step)
     hidden, bias = (f"task/{name}/.ATTRIBUTES/VARIABLE_VALUE" for name in ("hidden/_kernel", "output_layer/bias"))
     states = {step: tensors(f"{tmp_path}/milestones/step-{step}") for step in (1, 3, 4)}
@@ -366,14 +326,8 @@ def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_s
 
 
 @pytest.mark.slow
-def test_the_last_phase_and_stage_alone_decide_on_the_best_checkpoint(tmp_path, monkeypatch):
-    scores = iter((5.0, 4.0, 3.0, 2.0, 1.0))  # of steps 2, 3 (the phase's end), 4 (the stage's end), 6 and 8
-    evaluate_ = DeviceLoop.evaluate
-
-    def scored(evaluator, *arguments):
-        return evaluate_(evaluator, *arguments)._replace(metrics={"squared_error": next(scores)})
-
-    monkeypatch.setattr(DeviceLoop, "evaluate", scored)
+def test_the_last_phase_and_stage_alone_decide_on_the_best_checkpoint(tmp_path, scored):
+    scored(5.0, 4.0, 3.0, 2.0, 1.0)  # of steps 2, 3 (the phase's end), 4 (the stage's end), 6 and 8
     config = toy_config(evaluation={"best_metric": "squared_error", "every_steps": 2, "patience": 2})
     stages = [ToyStage(config, name="first", last_step=4), ToyStage(config, name="last", first_step=4)]
     toy.train_toy(toy_run(config, tmp_path), stages, task=TwoPhases)
