@@ -9,16 +9,10 @@ import pytest
 import electra_tf
 from electra_tf.cli.configuration import load_module
 from electra_tf.config.errors import UserError
-from electra_tf.files import write_atomically
 from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.run_directory import RunDirectory
-from tests.toy import Regression, toy_config, toy_run, train_toy
-
-_MODULE = """
-from tests.toy import Regression, toy_config, toy_run, train_toy
-class {name}(Regression):
-    pass
-"""
+from tests import toy
+from tests.toy import Regression, toy_config, toy_run
 
 
 @pytest.fixture
@@ -27,7 +21,7 @@ def load(tmp_path, monkeypatch):
 
     def call(name: str, more: str = "", file: str = "a_users_objective.py") -> type[Regression]:
         path = tmp_path / file
-        path.write_text(_MODULE.format(name=name) + more)
+        path.write_text(f"from tests.toy import Regression\nclass {name}(Regression):\n    pass\n{more}")
         monkeypatch.delitem(sys.modules, path.stem, raising=False)
         load_module(str(path))
         monkeypatch.setitem(sys.modules, path.stem, sys.modules[path.stem])  # deleted at the end
@@ -41,10 +35,10 @@ def code_after(task: type[Regression]) -> dict:
 
 
 def test_another_module_of_the_objective_is_an_error_that_names_both(load, tmp_path):
-    directory = RunDirectory(tmp_path / "run")
-    directory.create()
+    directory = RunDirectory(tmp_path)
     before = code_after(load("First"))
-    write_atomically(directory.code_file, json.dumps(before).encode())
+    assert changed_versions(directory, before) == {}  # an older version's run has no record
+    Path(directory.code_file).write_text(json.dumps(before))
     assert changed_versions(directory, code_after(load("First"))) == {}
     assert changed_versions(directory, code_after(load("First", file="moved.py"))) == {}
     after = code_after(load("First", "SIGN = -1\n"))
@@ -61,32 +55,27 @@ def test_a_class_that_another_module_inherits_from_counts(load, tmp_path, monkey
     assert {"a_users_base", "a_users_objective"} <= set(code_after(module.Derived)["objective_module"])
 
 
-def test_a_run_of_an_older_version_has_no_record_of_its_code(load, tmp_path):
-    assert changed_versions(RunDirectory(tmp_path), code_after(load("First"))) == {}
-
-
 def test_a_run_records_its_code_and_refuses_another_objective_without_changing_a_file(load, tmp_path):
     run = toy_run(toy_config(), tmp_path / "run")
-    train_toy(run, task=load("First"), stop_at_step=3)
+    toy.train_toy(run, task=load("First"), stop_at_step=3)
     recorded = json.loads((tmp_path / "run/code.json").read_text())
     assert len(recorded["objective_module"]["a_users_objective"]) == 64
     assert recorded["electra_tf"] == electra_tf.__version__
-    changed = load("First", "SIGN = -1\n")
     with pytest.raises(UserError, match="a_users_objective.py"):
-        train_toy(run, task=changed)
+        toy.train_toy(run, task=load("First", "SIGN = -1\n"))
     assert json.loads((tmp_path / "run/code.json").read_text()) == recorded
 
 
-@pytest.mark.parametrize("name", ["electra_tf.__version__", "tensorflow.__version__"])
-def test_another_version_is_a_line_in_the_log_and_in_the_reports(copied, train_toy, monkeypatch, caplog, name):
-    package = name.split(".")[0]
+@pytest.mark.parametrize("package", ["electra_tf", "tensorflow"])
+def test_another_version_is_a_line_in_the_log_and_in_the_reports(
+    copied, train_toy, lines, monkeypatch, caplog, package
+):
     before = json.loads(Path(copied, "code.json").read_text())[package]
-    monkeypatch.setattr(name, "9.8.7")
+    monkeypatch.setattr(f"{package}.__version__", "9.8.7")
     for _ in range(2):
         train_toy(copied)
     assert sum(f"{package} {before} before, 9.8.7 now" in message for message in caplog.messages) == 1
-    lines = [json.loads(line) for line in Path(copied, "metrics.jsonl").read_text().splitlines()]
-    (line,) = [line for line in lines if line["split"] == "versions"]
+    (line,) = [line for line in lines(copied) if line["split"] == "versions"]
     assert (line["step"], line[package]) == (8, "9.8.7")
 
 

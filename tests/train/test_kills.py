@@ -22,17 +22,18 @@ import pytest
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.train.checkpoints import steps_in
 from tests.toy import MODERN
+from tests.train.kills import wait_until
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
 NUM_KILLS = int(os.environ.get("ELECTRA_TF_KILLS", "3"))
 STEPS_PER_KILL = 200
 PATIENCE_SECONDS = 600.0 + 120.0 * NUM_KILLS  # long enough for all steps on a busy machine
-SPLITS = ("train", "held_out")
 IN_BFLOAT16 = {
     **{"precision": "bfloat16", "rematerialize": True, "gradient_accumulation_steps": 2, "fused_ops": True},
     "num_steps": STEPS_PER_KILL * NUM_KILLS // 2,  # these take longer
 }
+RUNS = {"modern-bfloat16": (MODERN, IN_BFLOAT16)} | ({"bert": ({}, {})} if "ELECTRA_TF_KILLS" in os.environ else {})
 
 
 class RunState(NamedTuple):
@@ -45,12 +46,10 @@ class RunState(NamedTuple):
 
     @classmethod
     def of(cls, run: Path) -> "RunState":
-        steps, checkpoints = dict.fromkeys(SPLITS, 0), run / "checkpoints"
+        steps, checkpoints = {"train": 0, "held_out": 0}, run / "checkpoints"
         text = (run / "metrics.jsonl").read_text() if (run / "metrics.jsonl").exists() else ""
-        for line in text.splitlines(keepends=True):
-            if line.endswith("\n"):
-                report = json.loads(line)
-                steps[report["split"]] = report["step"]
+        reports = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+        steps |= {report["split"]: report["step"] for report in reports}
         saved = max((int(path.stem.removeprefix("step-")) for path in checkpoints.glob("step-*.index")), default=0)
         return cls(steps["train"], saved, steps["held_out"], any(checkpoints.glob("step-*_temp*")))
 
@@ -68,52 +67,42 @@ def _has_reported(start: RunState, now: RunState) -> bool:
     return now.reported > start.reported
 
 
-def _evaluates(start: RunState, now: RunState) -> bool:
-    return now != start and now.saved == now.reported > now.evaluated
-
-
 MOMENTS = (
     Moment("in a checkpoint", lambda start, now: now.is_writing_checkpoint and now != start),
-    Moment("in an evaluation", _evaluates, delay_seconds=0.02),
-    Moment("SIGTERM in a step", _has_reported, delay_seconds=0.3, sent=signal.SIGTERM),
-    Moment("while it starts", lambda start, now: True, delay_seconds=8.0),
-    Moment("in a step", _has_reported, delay_seconds=0.3),
+    Moment("in an evaluation", lambda start, now: now != start and now.saved == now.reported > now.evaluated, 0.02),
+    Moment("SIGTERM in a step", _has_reported, 0.3, signal.SIGTERM),
+    Moment("while it starts", lambda start, now: True, 8.0),
+    Moment("in a step", _has_reported, 0.3),
     Moment("after a checkpoint", lambda start, now: now.saved > start.saved),
 )
 
 
 def call(command: list[str], run: Path, moment: Moment | None, delays: random.Random) -> int:
     """Runs the command and kills it at the moment, or waits for its end. Returns: the exit status."""
-    start, deadline = RunState.of(run), time.monotonic() + PATIENCE_SECONDS
-    with open(run.with_suffix(".log"), "ab") as log:
-        process = subprocess.Popen([*command, f"--model_dir={run}"], cwd=PROJECT, stdout=log, stderr=log)
+    start, log = RunState.of(run), run.with_suffix(".log")
+    with open(log, "ab") as stream:
+        process = subprocess.Popen([*command, f"--model_dir={run}"], cwd=PROJECT, stdout=stream, stderr=stream)
         try:
-            while moment and process.poll() is None:
-                if moment.is_reached(start, RunState.of(run)):
-                    time.sleep(delays.uniform(0.0, moment.delay_seconds))
-                    process.send_signal(moment.sent)
-                    break
-                assert time.monotonic() < deadline, f"the run did not reach the moment {moment.name!r}"
-                time.sleep(0.0005)
+            if moment:
+                wait_until(lambda: moment.is_reached(start, RunState.of(run)), process, log, PATIENCE_SECONDS)
+                time.sleep(delays.uniform(0.0, moment.delay_seconds))
+                process.send_signal(moment.sent)
             return process.wait(PATIENCE_SECONDS)
         finally:
             process.kill()
 
 
-RUNS = {"modern-bfloat16": (MODERN, IN_BFLOAT16)} | ({"bert": ({}, {})} if "ELECTRA_TF_KILLS" in os.environ else {})
-
-
 @pytest.mark.parametrize(("encoder", "train"), RUNS.values(), ids=RUNS)
 def test_run_with_several_kills_equals_an_uninterrupted_one(
-    tiny_config, write_data, tmp_path, lines, tensors, encoder, train
+    tiny_config, write_data, tmp_path, assert_same_run, encoder, train
 ):
     # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
     train = {"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5, **train}
     config = tiny_config(encoder=encoder, train=train, evaluation={"every_steps": 10})
     (tmp_path / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-    command = [sys.executable, str(PROJECT / "run_pretraining.py"), f"--config={tmp_path / 'tiny.yaml'}"]
     wiki, books = write_data(tmp_path / "wiki"), write_data(tmp_path / "books", train=(7, 4), held_out=(5,))
-    command.append(f"--data_dir={wiki}:0.7,{books}:0.3")
+    flags = [f"--config={tmp_path / 'tiny.yaml'}", f"--data_dir={wiki}:0.7,{books}:0.3"]
+    command = [sys.executable, str(PROJECT / "run_pretraining.py"), *flags]
     whole, killed, delays = tmp_path / "whole", tmp_path / "killed", random.Random(0)
     assert call(command, whole, None, delays) == 0
     moments = [MOMENTS[number % len(MOMENTS)] for number in range(NUM_KILLS)]
@@ -124,15 +113,8 @@ def test_run_with_several_kills_equals_an_uninterrupted_one(
         print(f"| {moment.name:18} | {status:4} | {RunState.of(killed)} |", flush=True)
         assert status in (-signal.SIGKILL, 128 + signal.SIGTERM)
     assert call(command, killed, None, delays) == 0
-
-    assert lines(killed) == lines(whole)
-    for folder in ("checkpoints", "milestones"):
-        steps = steps_in(str(whole / folder))
-        # Which older checkpoints are kept depends on where the run was stopped.
-        compared = steps[-1:] if folder == "checkpoints" else steps
-        assert compared and set(compared) <= set(steps_in(str(killed / folder)))
-        for step in compared:
-            one, other = (tensors(run / folder / f"step-{step}") for run in (killed, whole))
-            # As bytes: a NaN equals itself, and -0 differs from 0.
-            assert {name: each.tobytes() for name, each in one.items()} == {n: e.tobytes() for n, e in other.items()}
+    # Which older checkpoints are kept depends on where the run was stopped.
+    milestones = [f"milestones/step-{step}" for step in steps_in(str(whole / "milestones"))]
+    assert milestones
+    assert_same_run(killed, whole, *milestones, f"checkpoints/step-{train['num_steps']}")
     print(f"{NUM_KILLS} kills; bit-identical")

@@ -9,13 +9,11 @@ from electra_tf.config.errors import UserError
 from electra_tf.train.checkpoints import steps_in
 from tests.toy import Regression, toy_config
 
-CONFIGURATIONS = ("config.yaml", "resolved.yaml")
 FACTS = ("data.json", "tokenizer_settings.json", "vocab.txt", "code.json", "warm_start.json")
-SIDE_FILES = (*CONFIGURATIONS, *FACTS)
+SIDE_FILES = ("config.yaml", "resolved.yaml", *FACTS)
 REPORTS = ("metrics.jsonl", "alarms.jsonl")
 CHECKPOINT = ("checkpoints/checkpoint", "checkpoints/step-4.index", "checkpoints/step-4.data-00000-of-00001")
 KEPT = ("milestones/step-3.index", "milestones/step-3.data-00000-of-00001", "best/checkpoint", "best/step-4.index")
-FAST = [("config.yaml", 0.0)]
 CONFIG = toy_config(
     train={"save_every_steps": 2, "alarm_after_steps": 2},
     evaluation={"best_metric": "squared_error", "every_steps": 2},
@@ -39,14 +37,8 @@ def stopped(train_toy, tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "share"),
-    [
-        pytest.param(name, share, marks=() if (name, share) in FAST else pytest.mark.slow)
-        for name in (*SIDE_FILES, *REPORTS, *CHECKPOINT, *KEPT)
-        for share in (0.0, 0.5)
-    ],
-)
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("name", [*SIDE_FILES, *REPORTS, *CHECKPOINT, *KEPT])
 def test_a_run_goes_on_with_a_file_that_a_power_cut_has_left(stopped, train_toy, tmp_path, caplog, name, share):
     run = Path(shutil.copytree(stopped, tmp_path / "run"))
     whole = (run / name).read_bytes()
@@ -70,7 +62,7 @@ def test_files_of_a_run_are_all_among_those_that_are_cut_off(stopped):
 
 def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path, monkeypatch):
     run = Path(shutil.copytree(stopped, tmp_path / "run"))
-    for name in (*CONFIGURATIONS, "code.json"):
+    for name in ("config.yaml", "resolved.yaml", "code.json"):
         cut(run / name, 0.0)
     monkeypatch.setattr(Regression, "num_hidden", 4)
     with pytest.raises(UserError, match="step-2 does not fit this run|step-4 does not fit this run"):

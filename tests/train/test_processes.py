@@ -3,16 +3,16 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.train.checkpoints import steps_in
+from tests.train.kills import wait_until
+from tests.train.test_replicas import worker_environments
 
 PROJECT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
@@ -20,19 +20,14 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def start_workers(tmp_path):
-    """`start_workers(*runs)`: two workers of the toy run in these directories, with logs in worker-N.log; killed when
-    the test ends."""
+    """`start_workers(*runs)`: two workers of the toy run in these directories, with logs in worker-N.log."""
     started = []
 
     def start(*runs: Path) -> list[subprocess.Popen]:
-        sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
-        addresses = [f"localhost:{opened.getsockname()[1]}" for opened in sockets]
-        for opened in sockets:
-            opened.close()
+        environments = worker_environments(2)
         for index, run in enumerate(runs):
             command = [sys.executable, "-W", "ignore", "-m", "tests.toy", str(run), "100000"]
-            cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_CONFIG": json.dumps(cluster)}
+            environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environments[index]}
             with open(tmp_path / f"worker-{index}.log", "a") as log:
                 options = {"cwd": PROJECT, "stdout": log, "stderr": log, "env": environment}
                 started.append(subprocess.Popen([*command, "multi_worker_mirrored"], **options))
@@ -47,13 +42,6 @@ def start_workers(tmp_path):
 def last_step(run: Path) -> int:
     lines = (run / "metrics.jsonl").read_text().splitlines() if (run / "metrics.jsonl").exists() else []
     return max((json.loads(line)["step"] for line in lines if line.endswith("}")), default=0)
-
-
-def wait_until(condition, process, log: Path, seconds: float = 300) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None and time.monotonic() < end, log.read_text()[-3000:]
-        time.sleep(0.02)
 
 
 def test_two_workers_end_after_the_same_step_and_also_if_one_is_lost(start_workers, tmp_path):
@@ -71,7 +59,7 @@ def test_two_workers_end_after_the_same_step_and_also_if_one_is_lost(start_worke
         workers[lost].send_signal(sent)
         assert workers[1 - lost].wait(90) == 1
         log = logs[1 - lost].read_text()
-        assert log.splitlines()[-1].startswith(f"training stopped: worker {lost} of TF_CONFIG (localhost:")
+        assert log.splitlines()[-1].startswith(f"training stopped: worker {lost} of TF_CONFIG (127.0.0.1:")
         assert "Traceback" not in log
         workers[lost].kill()
         workers[lost].wait()
@@ -82,15 +70,13 @@ def test_two_workers_end_after_the_same_step_and_also_if_one_is_lost(start_worke
 
 def test_damaged_data_ends_the_process(tmp_path, tiny_config, write_data):
     data_dir, config = write_data(tmp_path / "data", train=[1700]), tmp_path / "tiny.yaml"
-    config.write_text(
-        config_to_yaml(tiny_config(train={"num_steps": 400, "batch_size": 8, "peak_flops": 1e9})), encoding="utf-8"
-    )
-    for shard in data_dir.glob("train-*.tfrecord"):
-        content = bytearray(shard.read_bytes())
-        content[len(content) // 2] ^= 0xFF
-        shard.write_bytes(content)
-    arguments = [f"--config={config}", f"--data_dir={data_dir}", f"--model_dir={tmp_path / 'run'}"]
-    command = [sys.executable, "run_pretraining.py", *arguments]
+    config.write_text(config_to_yaml(tiny_config(train={"num_steps": 400, "batch_size": 8, "peak_flops": 1e9})))
+    (shard,) = data_dir.glob("train-*.tfrecord")
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    shard.write_bytes(content)
+    flags = [f"--config={config}", f"--data_dir={data_dir}", f"--model_dir={tmp_path / 'run'}"]
+    command = [sys.executable, "run_pretraining.py", *flags]
     # A thread of the input could make the interpreter wait for ever, or abort.
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2, done.stderr

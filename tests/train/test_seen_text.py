@@ -3,14 +3,10 @@
 import json
 import re
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.corpus import open_data
 from electra_tf.data.manifest import MANIFEST_FILE, Manifest
-from electra_tf.data.pretraining_input import training_batches
 from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import check_data
@@ -35,19 +31,16 @@ def two_stages(first: dict | None, second: dict | None) -> list[ToyStage]:
     ]
 
 
-def test_a_new_run_whose_second_stage_holds_out_text_of_the_first_is_refused(tmp_path):
+def test_a_second_stage_that_holds_out_text_of_the_first_is_refused():
     with pytest.raises(UserError, match="^data_dir: held-out text of second may be .* of first, .* seed 0 and 1"):
-        toy.train_toy(toy_run(toy_config(), tmp_path / "run"), two_stages(HELD_OUT, OTHER))
-    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+        check_data(two_stages(HELD_OUT, OTHER), None, 0)
 
 
-def test_a_run_of_an_earlier_version_goes_on_although_its_stages_hold_out_different_text(tmp_path):
-    run = toy_run(toy_config(), tmp_path)
-    toy.train_toy(run, two_stages(None, None), stop_at_step=5)
-    assert json.loads((tmp_path / "data.json").read_text()) == {"data": ["toy-1", "toy-2"]}
-    toy.train_toy(run, two_stages(HELD_OUT, OTHER))
-    record = json.loads((tmp_path / "data.json").read_text())
-    assert record == {"data": ["toy-1", "toy-2"], "hold_out": [HELD_OUT, OTHER]}
+def test_a_run_records_what_chose_its_held_out_text(tmp_path):
+    run = RunDirectory(tmp_path)
+    for settings, recorded in (((None, None), {}), ((HELD_OUT, OTHER), {"hold_out": [HELD_OUT, OTHER]})):
+        run.write_data(two_stages(*settings))
+        assert json.loads((tmp_path / "data.json").read_text()) == {"data": ["toy-1", "toy-2"], **recorded}
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +51,18 @@ def source(train_toy, tmp_path_factory) -> str:
     return str(path)
 
 
+SEEN, REPEATED = "held-out text of toy may be .* of {}, .* seed 0 and 1", r"those of {}, .*train\.seed=7"
+ELSEWHERE = {"data_hash": "toy-2"}
+
+
 @pytest.mark.parametrize(
     ("stage", "seed", "path", "message"),
     [
-        ({"data_hash": "toy-2", "hold_out": OTHER}, 6, "", "held-out text of toy may be .* of {}, .* seed 0 and 1"),
-        (
-            {"data_hash": "toy-2", "hold_out": OTHER},
-            None,
-            "/checkpoints/step-2",
-            "held-out text of toy may be .* of {}",
-        ),
-        ({"data_hash": "toy-2", "hold_out": HELD_OUT}, 6, "", None),
-        ({"data_hash": "toy-2"}, 6, "", None),  # of the authors' builder
-        ({"hold_out": HELD_OUT}, 6, "", r"those of {}, .*train\.seed=7"),
-        ({}, 6, "/checkpoints", r"those of {}, .*train\.seed=7"),
-        ({}, 6, "/checkpoints/step-2.index", r"those of {}, .*train\.seed=7"),
+        (ELSEWHERE | {"hold_out": OTHER}, 6, "", SEEN),
+        (ELSEWHERE | {"hold_out": OTHER}, None, "/checkpoints/step-2", SEEN),
+        (ELSEWHERE | {"hold_out": HELD_OUT}, 6, "", None),
+        (ELSEWHERE, 6, "", None),  # of the authors' builder
+        ({"hold_out": HELD_OUT}, 6, "/checkpoints/step-2.index", REPEATED),
         ({}, 7, "", None),
         ({}, None, "", None),  # with the optimizer it goes on from the source's step
         ({}, 6, "/nothing", None),
@@ -92,14 +82,6 @@ def test_the_second_stage_of_a_source_has_another_order_than_a_first_one(tmp_pat
     assert caplog.messages == []
 
 
-def test_a_run_warns_of_its_own_source(source, train_toy, tmp_path, caplog):
-    config = toy_config(train={"seed": 6})
-    options = {"init_from": source, "initialize": lambda *_: ["weights"], "stop_at_step": 1}
-    train_toy(tmp_path / "run", config, ToyStage(config, hold_out=OTHER), **options)
-    seen, repeated = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "seed 0 and 1" in seen and "train.seed=7" in repeated
-
-
 @pytest.mark.parametrize(("hold_out", "count"), [(HELD_OUT, 0), (None, 0), (OTHER, 1)])
 def test_an_evaluation_on_other_data_warns_of_held_out_text_that_the_run_has_read(source, caplog, hold_out, count):
     config = toy_config(train={"seed": 6})
@@ -116,34 +98,12 @@ def test_a_smaller_fraction_in_a_later_stage_warns_of_nothing_during_the_first(t
     assert caplog.messages == []
 
 
-def test_another_seed_gives_other_examples_and_other_masks(tiny_config, write_data, tmp_path):
-    """The advice for a warm start on the same data."""
-    config = tiny_config()
-    data = open_data(write_data(tmp_path / "set"), config)
-
-    def epoch(seed: int) -> dict[str, np.ndarray]:
-        batches = training_batches(data, config.masking, seed=seed, batch_size=4, first_step=0, num_steps=8).take(3)
-        parts = list(batches)
-        return {name: tf.concat([part[name] for part in parts], 0).numpy() for name in parts[0]}
-
-    six, seven = epoch(6), epoch(7)
-    first, second = ([tuple(row) for row in each["input_ids"].tolist()] for each in (six, seven))
-    assert sorted(first) == sorted(second) and first != second
-    positions = [
-        dict(zip(map(tuple, each["input_ids"]), each["masked_lm_positions"], strict=True)) for each in (six, seven)
-    ]
-    assert any(not np.array_equal(positions[0][row], positions[1][row]) for row in positions[0])
-
-
 def test_the_data_sets_of_a_run_are_compared_by_their_manifests(tiny_config, write_data, tmp_path):
     first, second = (write_data(tmp_path / name) for name in ("first", "second"))
     path = second / MANIFEST_FILE
     manifest = Manifest.from_bytes(path.read_bytes(), str(path))
     path.write_text(manifest.model_copy(update={"seed": 3}).to_json())
-    sizes = [
-        {"num_steps": 4, "max_seq_length": 10, "batch_size": 6},
-        {"num_steps": 4, "max_seq_length": 10, "batch_size": 4},
-    ]
+    sizes = [{"num_steps": 4, "max_seq_length": 10, "batch_size": batch_size} for batch_size in (6, 4)]
     stages = open_stages(tiny_config(stages=sizes), [first, second])
     with pytest.raises(UserError, match="of .*/second may be training text of .*/first, .* seed 0 and 3"):
         check_data(stages, None, 0)
@@ -170,10 +130,8 @@ def test_the_sources_of_a_mixture_are_reported_and_recorded(train_toy, tmp_path,
     error = capsys.readouterr().err
     assert f"step 8 held out, books | squared_error {metrics['books/squared_error']:.4g}" in error.splitlines()
     assert "data, 0.7 wiki: 0.0224 passes over 1000 training examples (unknown tokens)" in caplog.messages
-    assert json.loads((tmp_path / "data.json").read_text()) == {
-        "data": ["toy-1"],
-        "shares": [{"wiki": 0.7, "books": 0.3}],
-    }
+    recorded = {"data": ["toy-1"], "shares": [{"wiki": 0.7, "books": 0.3}]}
+    assert json.loads((tmp_path / "data.json").read_text()) == recorded
     assert (tmp_path / "best").exists()
     with pytest.raises(UserError, match="another data set, or a mixture with other weights"):
         train_toy(tmp_path, config, MixedToy(config, data_hash="toy-2"))
