@@ -2,7 +2,6 @@
 
 import math
 
-import pytest
 import tensorflow as tf
 
 from electra_tf.train.metrics import MetricAccumulator
@@ -17,14 +16,12 @@ def metrics(loss: float, masked_lm: float, learning_rate: float, nonfinite: floa
     return {name: tf.constant(value) for name, value in values.items()}
 
 
-@pytest.fixture
-def add():
-    """`add(accumulator, metrics)`: in a replica context, as the training step does."""
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    return lambda to, step: bool(strategy.run(to.add, args=(step,)))
+def add(to: MetricAccumulator, step: dict[str, tf.Tensor]) -> bool:
+    """In a replica context, as the training step does."""
+    return bool(tf.distribute.OneDeviceStrategy("CPU:0").run(to.add, args=(step,)))
 
 
-def test_report_has_means_and_the_last_learning_rate_and_resets_the_sums(add):
+def test_report_has_means_and_the_last_learning_rate_and_resets_the_sums():
     ours = accumulator()
     add(ours, metrics(4.0, 1.0, 0.5))
     add(ours, metrics(8.0, 2.0, 0.25))
@@ -33,22 +30,16 @@ def test_report_has_means_and_the_last_learning_rate_and_resets_the_sums(add):
     assert ours.close() == {"loss": 7.0, "masked_lm": 3.0, "learning_rate": 0.125}
 
 
-def test_report_has_only_the_metrics_of_the_phase(add):
+def test_report_has_only_the_metrics_of_the_phase():
     ours = accumulator(names=("loss", "masked_lm", "replaced_token"))
     add(ours, metrics(4.0, 1.0, 0.5))
     assert ours.close(("loss", "masked_lm")) == {"loss": 4.0, "masked_lm": 1.0, "learning_rate": 0.5}
 
 
-def test_nonfinite_step_is_counted_and_left_out_of_the_means(add):
+def test_nonfinite_step_is_counted_and_left_out_of_the_means():
     ours = accumulator(max_nonfinite_steps=2)
-    stops = [
-        add(ours, step)
-        for step in (
-            metrics(4.0, 1.0, 0.5),
-            metrics(math.nan, math.inf, 0.25, nonfinite=1.0),
-            metrics(8.0, 2.0, 0.125),
-        )
-    ]
+    steps = metrics(4.0, 1.0, 0.5), metrics(math.nan, math.inf, 0.25, nonfinite=1.0), metrics(8.0, 2.0, 0.125)
+    stops = [add(ours, step) for step in steps]
     assert ours.close() == {"loss": 6.0, "masked_lm": 1.5, "learning_rate": 0.125, "nonfinite_steps": 1}
     stops += [add(ours, metrics(math.nan, 1.0, 0.5, nonfinite=1.0)) for _ in range(2)]
     report = ours.close()
@@ -57,7 +48,7 @@ def test_nonfinite_step_is_counted_and_left_out_of_the_means(add):
     assert stops == [False, False, False, False, True]
 
 
-def test_unskipped_nonfinite_step_ends_the_run_and_changes_no_sum(add):
+def test_unskipped_nonfinite_step_ends_the_run_and_changes_no_sum():
     ours, without = accumulator(), accumulator()
     assert not add(ours, metrics(4.0, 1.0, 0.5))
     add(without, metrics(4.0, 1.0, 0.5))
@@ -65,7 +56,7 @@ def test_unskipped_nonfinite_step_ends_the_run_and_changes_no_sum(add):
     assert [v.numpy().tolist() for v in ours.variables] == [v.numpy().tolist() for v in without.variables]
 
 
-def test_sums_are_restored_by_name_and_a_new_metric_begins_with_its_first_step(add, tmp_path):
+def test_sums_are_restored_by_name_and_a_new_metric_begins_with_its_first_step(tmp_path):
     before, after = accumulator(), accumulator(names=("loss", "accuracy", "masked_lm"))
     add(before, metrics(4.0, 1.0, 0.5))
     tf.train.Checkpoint(metrics=before).write(str(tmp_path / "step-1"))

@@ -3,49 +3,28 @@
 import math
 
 import pytest
-import tensorflow as tf
 
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.reporting import explain_nonfinite
-from electra_tf.train.step import compile_task
-from tests.toy import Regression, ToyStage, toy_config
+from tests.toy import ToyStage, built, toy_config, toy_run
 
 
-@pytest.fixture
-def explained(two_replicas):
-    """`explained(damage, replicas, nan_steps)`: the explanation for the first step that fails, after `damage(task)`."""
-
-    def explain(damage=lambda task: None, replicas=1, nan_steps=(), **changes) -> str:
-        config = toy_config(**changes)
-        strategy = two_replicas if replicas == 2 else tf.distribute.OneDeviceStrategy("CPU:0")
-        stage = ToyStage(config, nan_steps=nan_steps)
-        with strategy.scope():
-            task = Regression(config)
-            task.create_variables()
-            compile_task(task)
-            damage(task)
-        loop = DeviceLoop(task, strategy)
-        _, is_nonfinite, metrics = loop.train(task, loop.read(lambda context: stage.training_batches(0, context)), 4)
-        assert is_nonfinite
-        message = explain_nonfinite(task, task.completed_steps, metrics)
-        assert "\n" not in message
-        return message
-
-    return explain
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_weights_that_are_not_finite_are_named(explained, replicas):
-    message = explained(lambda task: task.output_layer.bias.assign([math.nan]), replicas)
-    assert "step 1 is not finite (squared_error nan, noise " in message
-    assert "gradient_norm nan); weights not finite before it: output/bias; usual causes" in message
-    assert "train.on_nonfinite" not in message and "start again with a lower optimizer.learning_rate" in message
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_data_that_is_not_finite_names_its_step_and_no_weight(explained, precision):
-    message = explained(nan_steps=(2,), train={"precision": precision})
-    assert "step 3 is not finite (squared_error nan, noise " in message
-    assert "weights not finite" not in message
+@pytest.mark.parametrize(
+    ("replicas", "precision", "nan_steps"), [(1, "float32", (2,)), (1, "bfloat16", (2,)), (2, "float32", ())]
+)
+def test_a_step_that_is_not_finite_is_explained(two_replicas, tmp_path, replicas, precision, nan_steps):
+    """By data that are not finite, or else by a weight."""
+    config = toy_config(train={"precision": precision})
+    run = toy_run(config, tmp_path, two_replicas if replicas == 2 else None)
+    task, stage = built(run), ToyStage(config, nan_steps=nan_steps)
+    if not nan_steps:
+        task.output_layer.bias.assign([math.nan])
+    loop = DeviceLoop(task, run.strategy)
+    _, is_nonfinite, metrics = loop.train(task, loop.read(lambda context: stage.training_batches(0, context)), 4)
+    assert is_nonfinite
+    message = explain_nonfinite(task, task.completed_steps, metrics)
+    assert f"step {3 if nan_steps else 1} is not finite (squared_error nan, noise " in message and "\n" not in message
+    assert ("gradient_norm nan); weights not finite before it: output/bias;" in message) == (not nan_steps)
+    assert ("train.on_nonfinite=skip" in message) == bool(nan_steps)
+    assert "start again with a lower optimizer.learning_rate" in message
     assert ("train.precision=float32" in message) == (precision == "bfloat16")
-    assert "optimizer.learning_rate" in message and "train.on_nonfinite=skip" in message

@@ -20,30 +20,28 @@ def alarm_of(after: int = 600, num_steps: int = 10**6, **options) -> PlateauAlar
     return PlateauAlarm(train, problem_of, **options)
 
 
-def alarms(reports: list[dict], every: int = 200, **options) -> list[tuple[int, str]]:
+def alarms(alarm: PlateauAlarm, reports: list[dict], every: int = 200) -> list[tuple[int, str]]:
     """(report, message) of each alarm."""
-    alarm = alarm_of(**options)
     observed = [(number, alarm.observe(every * number, report)) for number, report in enumerate(reports, 1)]
     return [(number, message) for number, message in observed if message]
+
+
+SINCE = "since step {} the loss is 3"
 
 
 @pytest.mark.parametrize(
     ("reports", "every", "expected"),
     [
-        ([BAD] * 9, 200, [(3, "since step 1 the loss is 3")]),  # once
-        ([BAD, BAD, GOOD, *[BAD] * 4], 200, [(6, "since step 601 the loss is 3")]),  # the count starts anew
-        (
-            [*[BAD] * 4, GOOD, *[BAD] * 4],
-            200,
-            [(3, "since step 1 the loss is 3"), (8, "since step 1001 the loss is 3")],
-        ),
+        ([BAD] * 9, 200, {3: 1}),  # once
+        ([BAD, BAD, GOOD, *[BAD] * 4], 200, {6: 601}),  # the count starts anew
+        ([*[BAD] * 4, GOOD, *[BAD] * 4], 200, {3: 1, 8: 1001}),
         # A report without a finite value ends an episode.
-        ([BAD, BAD, {"loss": None}, {"loss": math.nan}, BAD], 200, []),
-        ([GOOD, BAD, BAD], 1000, [(2, "since step 1001 the loss is 3")]),  # reports are further apart
+        ([BAD, BAD, {"loss": None}, {"loss": math.nan}, BAD], 200, {}),
+        ([GOOD, BAD, BAD], 1000, {2: 1001}),  # reports are further apart
     ],
 )
 def test_the_alarm_is_raised_once_for_each_time_that_the_problem_lasts_long_enough(reports, every, expected):
-    assert alarms(reports, every) == expected
+    assert alarms(alarm_of(), reports, every) == [(report, SINCE.format(since)) for report, since in expected.items()]
 
 
 @pytest.mark.parametrize(
@@ -51,19 +49,16 @@ def test_the_alarm_is_raised_once_for_each_time_that_the_problem_lasts_long_enou
     [(5000, 10**6, 5000), (5000, 1600, 800), (5000, 150, 500), (300, 1600, 300), (0, 1600, None)],
 )
 def test_the_alarm_of_a_short_run_is_due_after_half_of_its_steps_but_not_in_its_first_500(after, num_steps, due):
-    found = [100 * report for report, _ in alarms([BAD] * 100, every=100, after=after, num_steps=num_steps)]
+    found = [100 * report for report, _ in alarms(alarm_of(after, num_steps), [BAD] * 100, every=100)]
     assert found == ([] if due is None else [due])
 
 
 def test_an_alarm_that_observes_the_reports_again_raises_the_same():
     reports = [GOOD, *[BAD] * 4, GOOD, *[BAD] * 4]
-    whole = alarm_of()
-    expected = [whole.observe(200 * number, report) for number, report in enumerate(reports, 1)]
+    stored = [json.loads(json.dumps({"step": 1, "split": "train", **report})) for report in reports]
+    expected = [(4, SINCE.format(201)), (9, SINCE.format(1201))]
     for stop in range(len(reports)):
-        continued = alarm_of()
-        for number, report in enumerate(reports[:stop], 1):
-            continued.observe(200 * number, json.loads(json.dumps({"step": 200 * number, "split": "train", **report})))
-        assert [continued.observe(200 * n, reports[n - 1]) for n in range(stop + 1, 11)] == expected[stop:]
+        assert alarms(alarm_of(), [*stored[:stop], *reports[stop:]]) == expected
 
 
 def test_a_run_that_goes_on_from_another_has_its_own_first_step():

@@ -4,7 +4,6 @@ import json
 import math
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
@@ -19,57 +18,38 @@ WHOLE = b'{"step": 2, "split": "train", "loss": 1.0}\n'
 METRICS = {"loss": 2.5, "learning_rate": 0.1, "gradient_norm": 1.0}
 
 
-@pytest.fixture
-def directory(tmp_path) -> RunDirectory:
-    run = RunDirectory(tmp_path / "run")
-    run.create()
-    return run
-
-
-def test_closed_terminal_does_not_end_a_training(directory, monkeypatch):
+def test_closed_terminal_does_not_end_a_training(tmp_path, monkeypatch):
     def fail(text: str) -> int:
         raise BrokenPipeError
 
     monkeypatch.setattr(sys.stderr, "write", fail)
-    Reporter(directory, 0, 8).evaluation(1, {"loss": 0.5})
-    assert json.loads(Path(directory.metrics_file).read_text())["step"] == 1
+    Reporter(RunDirectory(tmp_path), 0, 8).evaluation(1, {"loss": 0.5})
+    assert json.loads((tmp_path / "metrics.jsonl").read_text())["step"] == 1
 
 
-@pytest.fixture
-def reported(directory, tiny_config, monkeypatch, capsys):
-    """`reported(peak)`: a report of step 5 of the tiny run, two seconds after step 3.
-
-    Returns: its line of metrics.jsonl, and its line on the terminal.
-    """
-
-    def report(peak: float) -> tuple[dict, str]:
-        clock = [100.0]
-        monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-        reporter = Reporter(directory, 3, 8, RunCost(tiny_config()), peak=peak)
-        reporter.start_interval(3)
-        clock[0] += 2.0
-        with reporter.pause():  # an evaluation
-            clock[0] += 10.0
-        reporter.train(5, METRICS, batch_size=4, tokens_per_example=10)
-        reporter.close()
-        return json.loads(Path(directory.metrics_file).read_text()), capsys.readouterr().err
-
-    return report
-
-
-def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(reported, tiny_config):
-    line, printed = reported(1e9)
-    cost = RunCost(tiny_config())
-    spent = cost.spent(5)
-    assert (line["examples_seen"], line["token_slots_seen"]) == (5 * 4, 5 * 4 * 10)
-    assert (line["paper_flops"], line["hardware_flops"]) == (float(spent.paper), spent.hardware.total)
+def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(
+    tmp_path, tiny_config, monkeypatch, capsys
+):
+    """Step 5 of the tiny run, two seconds after step 3, and three seconds before the end."""
+    clock, cost = [100.0], RunCost(tiny_config())
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    reporter = Reporter(RunDirectory(tmp_path), 3, 8, cost, peak=1e9)
+    reporter.start_interval(3)
+    clock[0] += 2.0
+    with reporter.pause():  # an evaluation
+        clock[0] += 10.0
+    reporter.train(5, METRICS, batch_size=4, tokens_per_example=10)
+    line, printed, spent = json.loads((tmp_path / "metrics.jsonl").read_text()), capsys.readouterr().err, cost.spent(5)
     products = spent.hardware.products - cost.spent(3).hardware.products
-    assert line["model_flops_utilization"] == pytest.approx(products / 2.0 / 1e9)
-    assert line["examples_per_second"] == pytest.approx(2 * 4 / 2.0)
+    assert line == pytest.approx(
+        {"step": 5, **METRICS, "examples_per_second": 2 * 4 / 2.0, "tokens_per_second": 2 * 4 * 10 / 2.0}
+        | {"model_flops_utilization": products / 2.0 / 1e9, "peak_flops": 1e9}
+        | {"examples_seen": 5 * 4, "token_slots_seen": 5 * 4 * 10, "split": "train"}
+        | {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
+    )
+    flops, utilization = line["hardware_flops"], line["model_flops_utilization"]
+    assert f"| {flops:.3g} FLOPs | mfu {utilization:.2g} | ETA 0 min 03 s" in printed and "peak_flops" not in printed
     assert set(RATES) == {"examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops"}
-    assert set(RATES) <= set(line)
-    assert f"| {line['hardware_flops']:.3g} FLOPs | mfu {line['model_flops_utilization']:.2g} | ETA" in printed
-    assert "peak_flops" not in printed
 
 
 def test_reports_of_a_split_leave_out_a_cut_off_last_line(tmp_path):
@@ -112,43 +92,34 @@ def test_remote_file_is_written_at_each_flush():
     assert tf.io.gfile.GFile(path).read() == '{"step": 1}\n{"step": 2}\n{"step": 3}\n'
 
 
-def scores(patience: int = 0, *values: float | None) -> BestScore:
-    best = BestScore(EvaluationConfig(best_metric="f1", patience=patience))
+@pytest.mark.parametrize(
+    ("metric", "values", "best"),
+    [
+        ("f1", [0.25, 0.5, 0.5, 0.375], 2),  # the first of equal ones
+        ("f1", [None, -0.5], 2),
+        ("f1", [math.nan, -0.5], 2),
+        ("loss", [0.75, 0.5, 0.625], 2),
+        ("mse", [0.75, 0.5, 0.625], 2),
+        ("masked_lm_loss", [0.75, 0.5, 0.625], 2),
+        (None, [0.5], None),
+    ],
+)
+def test_which_evaluation_is_the_best(metric, values, best):
+    scores = BestScore(EvaluationConfig(best_metric=metric))
     for number, value in enumerate(values, start=1):
-        best.observe(10 * number, {"f1": value, "loss": 3.0})
-    return best
+        scores.observe(number, {str(metric): value, "step": number, "other": 3.0})
+    assert [number for number in range(1, len(values) + 1) if scores.is_best(number)] == ([best] if best else [])
 
 
-def test_first_of_equal_scores_is_the_best():
-    best = scores(0, 0.25, 0.5, 0.5, 0.375)
-    assert [best.is_best(step) for step in (10, 20, 30, 40)] == [False, True, False, False]
-
-
-@pytest.mark.parametrize("missing", [None, math.nan])
-def test_score_without_a_value_is_the_lowest(missing):
-    assert scores(0, missing, -0.5).is_best(20)
-
-
-def test_training_stalls_after_patience_evaluations_without_a_better_one():
-    assert not scores(2, 0.5, 0.4).has_stalled()
-    assert scores(2, 0.5, 0.4, 0.5).has_stalled()
-    assert not scores(2, 0.5, 0.4, 0.6).has_stalled()
-    assert not scores(0, 0.5, 0.4, 0.3, 0.2).has_stalled()
-
-
-@pytest.mark.parametrize("name", ["loss", "mse", "masked_lm_loss"])
-def test_lowest_loss_is_the_best(name):
-    best = BestScore(EvaluationConfig(best_metric=name, patience=1))
-    for step, value in ((10, 0.75), (20, 0.5), (30, 0.625)):
-        best.observe(step, {name: value})
-    assert [best.is_best(step) for step in (10, 20, 30)] == [False, True, False]
-    assert best.has_stalled()
-
-
-def test_without_best_metric_no_evaluation_is_the_best():
-    best = BestScore(EvaluationConfig())
-    best.observe(10, {"loss": 1.0})
-    assert not best.is_best(10) and not best.has_stalled()
+@pytest.mark.parametrize(
+    ("patience", "values", "stalls"),
+    [(2, [0.5, 0.4], False), (2, [0.5, 0.4, 0.5], True), (2, [0.5, 0.4, 0.6], False), (0, [0.5, 0.4, 0.3], False)],
+)
+def test_training_stalls_after_patience_evaluations_without_a_better_one(patience, values, stalls):
+    scores = BestScore(EvaluationConfig(best_metric="f1", patience=patience))
+    for number, value in enumerate(values, start=1):
+        scores.observe(number, {"f1": value})
+    assert scores.has_stalled() is stalls
 
 
 def test_unknown_best_metric_is_an_error_that_lists_the_metrics():
