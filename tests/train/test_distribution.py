@@ -3,9 +3,9 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -20,6 +20,7 @@ from electra_tf.train.distribution import (
     share_cores,
     worker_failures_reported,
 )
+from tests.train.test_replicas import worker_environments
 
 
 @pytest.mark.parametrize(
@@ -53,73 +54,53 @@ def test_a_gpu_that_tensorflow_does_not_find_is_a_warning(monkeypatch, tmp_path,
     assert sum("has an NVIDIA GPU, but TensorFlow does not find it" in line for line in caplog.messages) == warns
 
 
-def test_a_process_that_has_used_tensorflow_keeps_its_threads(monkeypatch):
-    monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(200)))
-    tf.zeros([1])
-    before = tf.config.threading.get_intra_op_parallelism_threads()
-    share_cores()
-    assert tf.config.threading.get_intra_op_parallelism_threads() == before
-
-
 @pytest.mark.parametrize(
     "value",
     [
-        None,
-        {"task": {"type": "worker", "index": 0}},
+        "",
+        '{"task": {"type": "worker", "index": 0}}',
         "{",
-        {"cluster": {"worker": ["host0:1"]}, "task": {"type": "worker", "index": 1}},
+        '{"cluster": {"worker": ["host0:1"]}, "task": {"type": "worker", "index": 1}}',
     ],
-    ids=["unset", "no_cluster", "no_json", "task_outside_the_cluster"],
+    ids=["empty", "no_cluster", "no_json", "task_outside_the_cluster"],
 )
 def test_cluster_that_cannot_start_is_an_error_about_tf_config(monkeypatch, value):
-    monkeypatch.delenv("TF_CONFIG", raising=False)
-    if value is not None:
-        monkeypatch.setenv("TF_CONFIG", value if isinstance(value, str) else json.dumps(value))
+    monkeypatch.setenv("TF_CONFIG", value)
     with pytest.raises(UserError, match=r"^strategy=multi_worker_mirrored: .*TF_CONFIG.*host0:12345"):
         build_strategy("multi_worker_mirrored")
 
 
 @pytest.fixture
-def fake_tpu(monkeypatch):
-    """`fake_tpu(start)`: replaces TensorFlow's calls to a TPU; `start` initializes it. Returns the list of connections.
+def tpu(monkeypatch):
+    """In place of TensorFlow's calls to a TPU. Attributes: connections; failure: what its start raises."""
+    fake = SimpleNamespace(connections=[], failure=None)
 
-    A name is resolved to "resolver", and its strategy is "strategy of resolver".
-    """
+    def start(resolver) -> None:
+        if fake.failure:
+            raise fake.failure
 
-    def set_up(start=lambda resolver: None) -> list:
-        connections = []
-        monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: "resolver")
-        monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", connections.append)
-        monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", start)
-        monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
-        return connections
-
-    return set_up
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: "resolver")
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", fake.connections.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", start)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
+    return fake
 
 
 @pytest.mark.parametrize(("name", "connections"), [("local", []), ("my-tpu", ["resolver"])])
-def test_only_a_remote_tpu_is_connected_to(fake_tpu, name, connections):
-    connected = fake_tpu()
+def test_only_a_remote_tpu_is_connected_to(tpu, name, connections):
     assert build_strategy("tpu", name) == "strategy of resolver"
-    assert connected == connections
+    assert tpu.connections == connections
 
 
-def test_tpu_that_does_not_start_is_an_error_with_its_name(fake_tpu):
-    def fail(resolver):
-        raise tf.errors.UnavailableError(None, None, "out of order")
-
-    fake_tpu(fail)
-    with pytest.raises(UserError, match=r"^strategy=tpu: .*'my-tpu' \(out of order\)"):
-        build_strategy("tpu", "my-tpu")
-
-
-@pytest.mark.parametrize("address", ["grpc://localhost:1", "grpc://localhost:port"])
-def test_address_where_nothing_listens_is_an_error_before_tensorflow_waits(fake_tpu, address):
-    connected = fake_tpu()
-    with pytest.raises(UserError, match=f"^strategy=tpu: .*{address}"):
-        build_strategy("tpu", address)
-    assert connected == []
+@pytest.mark.parametrize(
+    ("name", "connections"), [("my-tpu", ["resolver"]), ("grpc://localhost:1", []), ("grpc://localhost:port", [])]
+)
+def test_tpu_that_does_not_start_is_an_error_with_its_name(tpu, name, connections):
+    """TensorFlow would wait for an address where nothing listens."""
+    tpu.failure = tf.errors.UnavailableError(None, None, "out of order")
+    with pytest.raises(UserError, match=f"^strategy=tpu: .*'{name}'" + (r" \(out of order\)" if connections else "")):
+        build_strategy("tpu", name)
+    assert tpu.connections == connections
 
 
 @pytest.fixture
@@ -145,19 +126,16 @@ def cluster(monkeypatch):
     return Strategy()
 
 
+ALONE, LED = ({"worker": ["host0:1", "host1:2"]}, {"chief": ["host9:1"], "worker": ["host0:1"]})
+
+
 @pytest.mark.parametrize(
-    ("cluster_spec", "task", "expected"),
-    [
-        ({"worker": ["host0:1", "host1:2"]}, ("worker", 0), True),
-        ({"worker": ["host0:1", "host1:2"]}, ("worker", 1), False),
-        ({"chief": ["host9:1"], "worker": ["host0:1", "host1:2"]}, ("chief", 0), True),
-        ({"chief": ["host9:1"], "worker": ["host0:1", "host1:2"]}, ("worker", 0), False),
-        ({"chief": ["host9:1"], "worker": ["host0:1", "host1:2"]}, ("worker", 1), False),
-    ],
+    ("cluster_spec", "kind", "number", "expected"),
+    [(ALONE, "worker", 0, True), (ALONE, "worker", 1, False), (LED, "chief", 0, True), (LED, "worker", 0, False)],
 )
-def test_one_worker_of_a_cluster_writes(cluster, monkeypatch, cluster_spec, task, expected):
+def test_one_worker_of_a_cluster_writes(cluster, monkeypatch, cluster_spec, kind, number, expected):
     spec = tf.train.ClusterSpec(cluster_spec)
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, task_type=task[0], task_id=task[1])
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, task_type=kind, task_id=number)
     monkeypatch.setattr(type(cluster), "cluster_resolver", resolver)
     assert is_chief(cluster) == expected
 
@@ -174,49 +152,36 @@ with Interruption():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_waits_names_the_missing_one_and_a_signal_ends_it(sent):
-    with socket.create_server(("localhost", 0)) as other, socket.create_server(("localhost", 0)) as own:
-        addresses = [f"localhost:{each.getsockname()[1]}" for each in (other, own)]
-    cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 1}}
-    environment = {**os.environ, "TF_CONFIG": json.dumps(cluster)}
-    waiting = subprocess.Popen([sys.executable, "-c", _WAIT], env=environment, stderr=subprocess.PIPE, text=True)
+    environment = worker_environments(2)[1]
+    missing = json.loads(environment["TF_CONFIG"])["cluster"]["worker"][0]
+    command = [sys.executable, "-c", _WAIT]
+    waiting = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True)
     try:
         line = next(line for line in waiting.stderr if line.startswith("waiting"))
-        assert line == f"waiting for worker 0 of TF_CONFIG ({addresses[0]})\n"
+        assert line == f"waiting for worker 0 of TF_CONFIG ({missing})\n"
         waiting.send_signal(sent)
         assert waiting.wait(5) == 128 + sent
     finally:
         waiting.kill()
 
 
-class Gpus:
-    """Four GPUs of a fake TensorFlow: those that are visible."""
+@pytest.mark.parametrize("is_started", [False, True], ids=["new", "started"])
+def test_one_device_hides_all_gpus_but_the_first_visible_one_where_that_is_possible(monkeypatch, is_started):
+    visible = ["GPU 2", "GPU 3"]
 
-    def __init__(self, monkeypatch, is_started: bool = False):
-        self.visible, self._is_started = [f"GPU {number}" for number in range(4)], is_started
-        monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: self.visible)
-        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"GPU {number}" for number in range(4)])
-        monkeypatch.setattr(tf.config, "set_visible_devices", self._show)
-        monkeypatch.setattr(tf.distribute, "OneDeviceStrategy", lambda device: device)
-
-    def _show(self, devices, kind):
-        if self._is_started:
+    def show(device, kind) -> None:
+        if is_started:
             raise RuntimeError("Visible devices cannot be modified after being initialized")
-        self.visible = [devices]
+        visible[:] = [device]
 
-
-def test_one_device_hides_all_gpus_but_the_first_visible_one(monkeypatch):
-    gpus = Gpus(monkeypatch)
-    gpus.visible = ["GPU 2", "GPU 3"]
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: visible)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU 0", "GPU 1", *visible])
+    monkeypatch.setattr(tf.config, "set_visible_devices", show)
+    monkeypatch.setattr(tf.distribute, "OneDeviceStrategy", lambda device: device)
     assert build_strategy("one_device") == "GPU:0"
-    assert gpus.visible == ["GPU 2"]
-
-
-def test_the_gpus_of_a_process_that_has_started_tensorflow_stay_visible(monkeypatch):
-    gpus = Gpus(monkeypatch, is_started=True)
-    assert build_strategy("one_device") == "GPU:0"
-    assert len(gpus.visible) == 4
+    assert visible == (["GPU 2", "GPU 3"] if is_started else ["GPU 2"])
 
 
 RESET = "Connection reset by peer\nfrom remote target /job:worker/replica:0/task:2 while calling RecvBuf"
@@ -250,11 +215,6 @@ def test_other_errors_in_a_cluster_are_raised_unchanged(cluster, exit_codes):
     assert exit_codes == []
 
 
-def test_configured_peak_is_multiplied_by_the_replicas(tiny_config, two_replicas):
-    train = tiny_config(train={"peak_flops": 3.0e12}).train
-    assert peak_of_run(train, two_replicas) == 6.0e12
-
-
 @pytest.mark.parametrize(
     ("precision", "instructions", "is_warned"),
     [
@@ -264,11 +224,12 @@ def test_configured_peak_is_multiplied_by_the_replicas(tiny_config, two_replicas
     ],
 )
 def test_bfloat16_on_a_processor_without_its_instructions_gives_a_warning(
-    precision, instructions, is_warned, tiny_config, monkeypatch, tmp_path, caplog
+    precision, instructions, is_warned, tiny_config, two_replicas, monkeypatch, tmp_path, caplog
 ):
     (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : {instructions}\n")
     monkeypatch.setattr(distribution, "_PROCESSOR_FILE", tmp_path / "cpuinfo")
-    peak_of_run(tiny_config(train={"precision": precision}).train, tf.distribute.OneDeviceStrategy("CPU:0"))
+    train = tiny_config(train={"precision": precision, "peak_flops": 3.0e12}).train
+    assert peak_of_run(train, two_replicas) == 6.0e12
     assert ("train.precision=float32" in caplog.text) == is_warned
 
 
