@@ -1,5 +1,6 @@
 """Runs of pre-training objectives: the command, evaluation as a masked LM, input stages."""
 
+import functools
 import json
 import math
 import re
@@ -17,11 +18,12 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
 from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import stages_of
 from tests.toy import EQUAL_SIZES
+from tests.train.kills import killed_at
 
-VALUE = ".ATTRIBUTES/VARIABLE_VALUE"
 QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}
 STAGES = [
     {"num_steps": 3, "max_seq_length": 10, "batch_size": 6},
@@ -36,55 +38,50 @@ def data_dir(tmp_path_factory, write_data) -> Path:
 
 @pytest.fixture(scope="module")
 def command(tiny_config, data_dir, tmp_path_factory):
-    """`command(name, *flags)`: the flags for a run of one step of an objective, and its directory."""
-    directories = {}
+    """`command(name, **changes)`: the flags for a run of one step of an objective, and its directory."""
 
-    def flags(name: str, *more: str) -> tuple[list[str], Path]:
-        if name not in directories:
-            directories[name] = tmp_path_factory.mktemp(name)
-            train = {"num_steps": 1, "peak_flops": 1e9}
-            config = tiny_config(objective={"name": name}, train=train, evaluation=QUESTIONS)
-            (directories[name] / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-        run = directories[name] / "run"
-        config_file = directories[name] / "tiny.yaml"
-        return [f"--config={config_file}", f"--data_dir={data_dir}", f"--model_dir={run}", *more], run
+    def flags(name: str, model_dir: Path | None = None, **changes) -> tuple[list[str], Path]:
+        run = model_dir or tmp_path_factory.mktemp(name) / "run"
+        changes["objective"] = {"name": name, **changes.get("objective", {})}
+        changes["train"] = {"num_steps": 1, "peak_flops": 1e9, **changes.get("train", {})}
+        file = run.with_suffix(".yaml")
+        file.write_text(config_to_yaml(tiny_config(evaluation=QUESTIONS, **changes)), encoding="utf-8")
+        return [f"--config={file}", f"--data_dir={data_dir}", f"--model_dir={run}"], run
 
     return flags
 
 
 @pytest.fixture(scope="module")
-def bert(command) -> Path:
-    """The directory of a run of one step of bert_mlm."""
+def bert(command) -> tuple[list[str], Path]:
+    """A run of one step of bert_mlm: its flags and its directory."""
     flags, run = command("bert_mlm")
     assert run_pretraining.main(flags) == 0
-    return run
+    return flags, run
 
 
-def test_command_trains_and_reports_terms_and_costs(bert):
-    (first, last) = map(json.loads, (bert / "metrics.jsonl").read_text().splitlines())
+def test_command_trains_and_reports_terms_and_costs(bert, lines):
+    first, last = lines(bert[1])
     assert (first["step"], first["split"], last["split"]) == (1, "train", "held_out")
-    cost = {"examples_seen", "token_slots_seen", "paper_flops", "hardware_flops", "model_flops_utilization"}
-    assert {"loss", "masked_lm", *cost} <= set(first)
+    assert {"loss", "masked_lm", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops"} <= set(first)
     assert last["masked_lm_loss"] > 0
-    assert steps_in(str(bert / "checkpoints")) == [1]
+    assert steps_in(str(bert[1] / "checkpoints")) == [1]
 
 
-def test_a_finished_run_reports_no_peak(bert, command, caplog):
+def test_a_finished_run_reports_no_peak(bert, caplog):
     caplog.set_level("INFO")
-    assert run_pretraining.main(command("bert_mlm")[0]) == 0
+    assert run_pretraining.main(bert[0]) == 0
     assert any("nothing to train" in message for message in caplog.messages)
     assert not any("is relative to" in message for message in caplog.messages)
 
 
-def test_evaluate_prints_the_reported_metrics(bert, command, capsys):
-    assert run_pretraining.main(command("bert_mlm", "--evaluate")[0]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    reported = json.loads((bert / "metrics.jsonl").read_text().splitlines()[-1])
-    assert printed == {name: value for name, value in reported.items() if name not in ("line", "split")}
+def test_evaluate_prints_the_reported_metrics(bert, lines, capsys):
+    assert run_pretraining.main([*bert[0], "--evaluate"]) == 0
+    reported = lines(bert[1])[-1]
+    assert json.loads(capsys.readouterr().out) == {name: each for name, each in reported.items() if name != "split"}
 
 
-def test_as_masked_lm_prints_the_accuracy_at_masked_tokens(bert, command, capsys):
-    assert run_pretraining.main(command("bert_mlm", "--evaluate", "--as_masked_lm")[0]) == 0
+def test_as_masked_lm_prints_the_accuracy_at_masked_tokens(bert, capsys):
+    assert run_pretraining.main([*bert[0], "--evaluate", "--as_masked_lm"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert list(printed) == ["step", "masked_tokens", "masked_lm_accuracy"]
     # The held-out examples are number 12 to 18. Number n has 2 + n % 6 words.
@@ -93,21 +90,16 @@ def test_as_masked_lm_prints_the_accuracy_at_masked_tokens(bert, command, capsys
 
 @pytest.mark.slow
 def test_electra_as_a_masked_lm_reports_its_generator_and_an_upper_bound(command, data_dir):
-    flags, directory = command("electra")
+    flags, run = command("electra")
     assert run_pretraining.main(flags) == 0
-
-    def evaluated(strategy="one_device", **settings) -> dict:
-        overrides = [f"evaluation.as_masked_lm.{name}={value}" for name, value in settings.items()]
-        return evaluate(
-            directory / "config.yaml", data_dir, directory, settings=overrides, strategy=strategy, as_masked_lm=True
-        )
-
-    metrics = evaluated()
+    evaluated = functools.partial(evaluate, run / "config.yaml", data_dir, run, as_masked_lm=True)
+    metrics = evaluated(strategy="one_device")
     assert list(metrics) == ["step", "masked_tokens", "masked_lm_accuracy", "generator_accuracy", "candidates_accuracy"]
     assert max(metrics["masked_lm_accuracy"], metrics["generator_accuracy"]) <= metrics["candidates_accuracy"] < 1
-    assert evaluated("mirrored") == metrics
+    assert evaluated(strategy="mirrored") == metrics
     # Whole batches of four.
-    assert evaluated(max_examples=1)["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 16))
+    few = evaluated(strategy="one_device", settings=["evaluation.as_masked_lm.max_examples=1"])
+    assert few["masked_tokens"] == sum(min(3, 2 + n % 6) for n in range(12, 16))
 
 
 @pytest.mark.slow
@@ -196,15 +188,9 @@ def test_each_stage_requires_a_data_set_with_the_same_vocabulary(tiny_config, da
         open_stages(config, [data_dir, other])
 
 
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        ({"batch_size": 5}, r"train\.batch_size is 5, .* 2 replicas"),
-        ({"batch_size": 12, "gradient_accumulation_steps": 4}, r"4 micro-batches .*train\.batch_size=8"),
-    ],
-)
-def test_batch_that_does_not_divide_among_replicas_and_micro_batches_is_an_error(tiny_config, train, message):
-    with pytest.raises(UserError, match=message):
+def test_batch_that_does_not_divide_among_replicas_and_micro_batches_is_an_error(tiny_config):
+    train = {"batch_size": 12, "gradient_accumulation_steps": 4}
+    with pytest.raises(UserError, match=r"2 replicas .*4 micro-batches .*train\.batch_size=8"):
         plan_stages(tiny_config(train=train))[0].require_divisible(2)
 
 
@@ -224,46 +210,30 @@ def test_the_advice_for_a_stage_that_does_not_divide_is_accepted_by_set(tiny_con
 
 
 @pytest.mark.slow
-def test_a_run_with_a_frozen_generator_continues_without_its_source(
-    bert, tiny_config, data_dir, tmp_path, tensors, lines
-):
+def test_a_run_with_a_frozen_generator_continues_without_its_source(bert, command, tmp_path, assert_same_run):
     """The source is a masked language model of the generator's sizes: here the generator is as large as the encoder."""
-    source = shutil.copytree(bert, tmp_path / "source")
-    settings = {"name": "fast_electra", "auxiliary": str(source), "initial_temperature": 2.0, "generator": EQUAL_SIZES}
-    config = tiny_config(objective=settings, train={"num_steps": 4, "save_every_steps": 2, "log_every_steps": 1})
-    (tmp_path / "fast.yaml").write_text(config_to_yaml(config), encoding="utf-8")
-    flags = [f"--config={tmp_path / 'fast.yaml'}", f"--data_dir={data_dir}"]
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert run_pretraining.main([*flags, f"--model_dir={whole}"]) == 0
-    assert run_pretraining.main([*flags, f"--model_dir={killed}", "--stop_at_step=3"]) == 0
-    for file in (killed / "checkpoints").glob("step-3.*"):  # as after a kill: the report is there, its checkpoint not
-        file.unlink()
+    source = shutil.copytree(bert[1], tmp_path / "source")
+    objective = {"auxiliary": str(source), "initial_temperature": 2.0, "generator": EQUAL_SIZES}
+    train = {"num_steps": 4, "save_every_steps": 2, "log_every_steps": 1}
+    (flags, whole), (killed_flags, killed) = (
+        command("fast_electra", tmp_path / name, objective=objective, train=train) for name in ("whole", "killed")
+    )
+    assert run_pretraining.main(flags) == 0
+    with killed_at(DeviceLoop, "train", 4):
+        run_pretraining.main(killed_flags)
     shutil.rmtree(source)
-    assert run_pretraining.main([*flags, f"--model_dir={killed}"]) == 0
-    assert lines(killed) == lines(whole)
-    one, other = (tensors(run / "checkpoints" / "step-4") for run in (killed, whole))
-    assert one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
+    assert run_pretraining.main(killed_flags) == 0
+    assert_same_run(killed, whole, "checkpoints/step-4")
     record = json.loads((whole / "warm_start.json").read_text())
     assert record["init_from"] is None and record["step"] == 0
     assert re.fullmatch(rf"the frozen generator from step 1 of {source}: \d+ variables", record["report"][0])
 
 
 @pytest.mark.slow
-def test_a_run_with_rows_without_a_token_trains_continues_and_is_evaluated(command, capsys):
-    """53 rows for 47 tokens. Without weight decay the six others stay as they began."""
-    changes = ["--set=encoder.vocab_size=53", "--set=optimizer.weight_decay_rate=0", "--set=train.num_steps=2"]
-    flags, run = command("electra", *changes)
-    flags = [flag for flag in flags if not flag.startswith("--model_dir")] + [f"--model_dir={run}_padded"]
-    assert run_pretraining.main([*flags, "--stop_at_step=1"]) == 0
+def test_a_run_with_rows_without_a_token_never_predicts_them(command):
+    """53 rows for 47 tokens. tests/tasks/pretrain/test_padded_vocabulary.py has the steps."""
+    flags, run = command("electra", encoder={"vocab_size": 53}, optimizer={"weight_decay_rate": 0.0})
     assert run_pretraining.main(flags) == 0
-    first, last = (tf.train.load_checkpoint(f"{run}_padded/checkpoints/step-{step}") for step in (1, 2))
-    tables = [name for name, shape in first.get_variable_to_shape_map().items() if shape[:1] == [53]]
-    tables = [name for name in tables if name.endswith((f"word_embeddings/{VALUE}", f"bias/{VALUE}"))]
-    assert len(tables) == 2
-    for name in tables:
-        assert (first.get_tensor(name)[47:] == last.get_tensor(name)[47:]).all()
-        assert not (first.get_tensor(name)[:47] == last.get_tensor(name)[:47]).all()
-    capsys.readouterr()
-    assert run_pretraining.main([*flags, "--evaluate"]) == 0
-    reported = json.loads(Path(f"{run}_padded/metrics.jsonl").read_text().splitlines()[-1])
-    assert json.loads(capsys.readouterr().out)["masked_lm_loss"] == reported["masked_lm_loss"]
+    reader = tf.train.load_checkpoint(str(run / "checkpoints/step-1"))
+    (bias,) = (name for name in reader.get_variable_to_shape_map() if "task" in name and "output_bias" in name)
+    assert (reader.get_tensor(bias)[47:] == -100.0).all() and (reader.get_tensor(bias)[:47] > -1.0).all()
