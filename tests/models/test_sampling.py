@@ -43,10 +43,11 @@ def context(step: int = 0, first_example: int = 0) -> ForwardContext:
 
 
 @KINDS
-def test_samples_follow_the_softmax_and_not_the_softmax_at_temperature_1_02(distribution):
-    drawn = distribution(LOGITS).sample(context()).numpy()
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_samples_follow_the_softmax_at_the_temperature_and_not_at_1_02_times_it(distribution, temperature):
+    drawn = distribution(LOGITS).sample(context(), temperature=temperature).numpy()
     assert drawn.dtype == np.int32 and drawn.shape == SAMPLES
-    assert follows(drawn, softmax(LOGITS)) and not follows(drawn, softmax(LOGITS / 1.02))
+    assert follows(drawn, softmax(LOGITS / temperature)) and not follows(drawn, softmax(LOGITS / temperature / 1.02))
 
 
 @KINDS
@@ -54,13 +55,6 @@ def test_samples_are_a_function_of_the_step_and_the_example(distribution):
     whole = distribution(LOGITS, (7, 50)).sample(context()).numpy()
     assert np.array_equal(whole[3:], distribution(LOGITS, (4, 50)).sample(context(first_example=3)))
     assert not np.array_equal(whole, distribution(LOGITS, (7, 50)).sample(context(step=1)))
-
-
-@KINDS
-@pytest.mark.parametrize("temperature", [0.5, 3.0])
-def test_the_temperature_divides_the_logits(distribution, temperature):
-    drawn = distribution(LOGITS).sample(context(), temperature=temperature).numpy()
-    assert follows(drawn, softmax(LOGITS / temperature))
 
 
 @KINDS
@@ -83,13 +77,12 @@ def test_a_vocabulary_of_more_than_128_tokens_is_sampled_in_proportion(distribut
     assert follows(np.searchsorted(list(likely), drawn), softmax(list(likely.values())))
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_a_forbidden_token_with_nearly_all_the_counts_is_never_drawn(temperature):
+def test_a_forbidden_token_with_nearly_all_the_counts_is_never_drawn():
     """130 and 2 are in one of the 128 columns, and 130 is 10^9 times as likely."""
     counts = np.zeros(140, np.float32)
     counts[[2, 130, 139]] = 1.0, 1e9, 1.0
     distribution = ContextFreeLogits(tf.constant(counts), tf.zeros(SAMPLES, tf.int32))
-    drawn = distribution.sample(context(), temperature=temperature, forbidden_ids=tf.fill(SAMPLES, 130)).numpy()
+    drawn = distribution.sample(context(), forbidden_ids=tf.fill(SAMPLES, 130)).numpy()
     assert set(np.unique(drawn)) == {2, 139}
     assert abs(np.mean(drawn == 2) - 0.5) < 5 * 0.5 / math.sqrt(drawn.size)
 
@@ -103,13 +96,11 @@ def test_the_rarest_tokens_of_a_large_vocabulary_are_drawn():
     assert abs(np.count_nonzero(drawn != 77) - expected) < 5 * math.sqrt(expected)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_distinct_samples_are_drawn_one_after_the_other_from_those_that_are_left(temperature):
+def test_distinct_samples_are_drawn_one_after_the_other_from_those_that_are_left():
     """Of 261 entries in 128 columns 0, 128 and 256 share a column, and 128 has most of the mass of the allowed ones."""
-    logits = np.full(261, -90.0, np.float32)
-    likely = np.array([0, 127, 128, 256, 260])
+    logits, likely = np.full(261, -90.0, np.float32), np.array([0, 127, 128, 256, 260])
     logits[likely] = 1.0, 0.0, 4.0, 1.5, 7.0
-    shape = (400, 100)
+    shape, temperature = (400, 100), 0.5
     forbidden_ids = tf.fill(shape, 260)
     drawn = of_network(logits, shape).sample_distinct(context(), 3, forbidden_ids, temperature).numpy()
     assert drawn.shape == (*shape, 3) and drawn.dtype == np.int32
@@ -230,26 +221,18 @@ REPORTED = np.array(
 )
 
 
-def test_entropies_are_those_of_the_softmax():
-    probs = softmax(REPORTED)
-    entropies = logits_of(REPORTED).entropies().numpy()
-    expected = -np.sum(probs * np.log(np.maximum(probs, 1e-300)), axis=-1)
-    assert entropies == pytest.approx(expected, rel=1e-5, abs=1e-6)
-    assert entropies[[0, 1], [1, 2]] == pytest.approx([math.log(3), math.log(2)], rel=1e-6)
-
-
-def test_top1_is_true_for_the_most_likely_tokens_also_when_tied():
-    logits = logits_of(REPORTED)
-    assert logits.is_top1(tf.constant([[1, 2, 0], [1, 0, 2]])).numpy().tolist() == [[1, 1, 1], [0, 1, 1]]
-    assert logits.is_top1(tf.constant([[0, 0, 1], [0, 1, 0]])).numpy().tolist() == [[0, 1, 0], [1, 1, 0]]
-
-
-def test_entropies_and_top1_have_no_gradient():
-    vectors = tf.Variable(REPORTED)
+def test_entropies_and_top1_are_those_of_the_softmax_without_a_gradient():
+    probs, vectors = softmax(REPORTED), tf.Variable(REPORTED)
     with tf.GradientTape() as tape:
         logits = VocabularyLogits(vectors + 0.0, tf.eye(3), tf.zeros([3]))
-        total = tf.reduce_sum(logits.entropies()) + tf.reduce_sum(logits.is_top1(tf.zeros([2, 3], tf.int32)))
+        entropies, top1 = logits.entropies(), logits.is_top1(tf.constant([[1, 2, 0], [1, 0, 2]]))
+        total = tf.reduce_sum(entropies) + tf.reduce_sum(top1)
     assert tape.gradient(total, vectors) is None
+    expected = -np.sum(probs * np.log(np.maximum(probs, 1e-300)), axis=-1)
+    assert entropies.numpy() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert entropies.numpy()[[0, 1], [1, 2]] == pytest.approx([math.log(3), math.log(2)], rel=1e-6)
+    assert top1.numpy().tolist() == [[1, 1, 1], [0, 1, 1]]  # also of two that are equally likely
+    assert logits.is_top1(tf.constant([[0, 0, 1], [0, 1, 0]])).numpy().tolist() == [[0, 1, 0], [1, 1, 0]]
 
 
 def test_training_with_counts_never_computes_all_logits():

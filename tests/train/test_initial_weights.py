@@ -1,15 +1,16 @@
 """Runs with initial weights from another run."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.train.checkpoints import latest_intact, restore_strictly, steps_in
-from tests.toy import TOKENIZER, Regression
+from electra_tf.train.checkpoints import Checkpoints, latest_intact, restore_strictly, steps_in
+from electra_tf.train.run_directory import RunDirectory
+from tests.toy import TOKENIZER, Regression, toy_config, toy_run
+from tests.train.kills import killed_at
 
 
 def initialize(task, source, tokenizer) -> list[str]:
@@ -37,16 +38,10 @@ def test_run_starts_with_the_weights_of_another_and_records_it(whole, train_toy,
 
 
 @pytest.mark.slow
-def test_a_run_on_two_replicas_starts_with_the_weights_of_another(whole, train_toy, two_replicas, tmp_path):
-    train_toy(tmp_path, init_from=whole[0], initialize=initialize, stop_at_step=1, strategy=two_replicas)
-    assert steps_in(f"{tmp_path}/checkpoints") == [0, 1]
-
-
-@pytest.mark.slow
-def test_run_killed_before_its_first_checkpoint_reads_its_source_again(train_toy, whole, tmp_path):
-    (tmp_path / "config.yaml").write_text(Path(whole[0], "config.yaml").read_text())
-    (tmp_path / "warm_start.json").write_text(json.dumps({"init_from": whole[0], "report": []}))
-    train_toy(tmp_path, initialize=initialize, stop_at_step=1)
+def test_run_killed_before_its_first_checkpoint_reads_its_source_again(whole, train_toy, two_replicas, tmp_path):
+    with killed_at(Checkpoints, "save", 1, "before"):
+        train_toy(tmp_path, init_from=whole[0], initialize=initialize)
+    train_toy(tmp_path, initialize=initialize, stop_at_step=1, strategy=two_replicas)
     assert steps_in(f"{tmp_path}/checkpoints") == [0, 1]
 
 
@@ -59,23 +54,13 @@ def refuse(*_):
     raise UserError("refused")
 
 
-class Unbuildable(Regression):
-    def create_variables(self):
-        refuse()
-
-
-class OfOtherData(Regression):
-    def adopt_data(self, data):
-        refuse()
-
-
-@pytest.mark.parametrize(
-    ("task", "initialize"),
-    [(Unbuildable, None), (OfOtherData, None), (Regression, refuse)],
-    ids=["model", "vocabulary", "initial_weights"],
-)
-def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(train_toy, tmp_path, task, initialize):
-    with pytest.raises(UserError, match="refused"):
-        train_toy(tmp_path / "run", task=task, initialize=initialize)
-    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
-    train_toy(tmp_path / "run", stop_at_step=1)
+@pytest.mark.parametrize("method", ["create_variables", "adopt_data", None])
+def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(train_toy, tmp_path, monkeypatch, method):
+    """By the model, the vocabulary or the initial weights."""
+    with monkeypatch.context() as patched, pytest.raises(UserError, match="refused"):
+        if method:
+            patched.setattr(Regression, method, refuse)
+        train_toy(tmp_path, initialize=None if method else refuse)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    with RunDirectory(tmp_path).locked():
+        assert toy_run(toy_config(), tmp_path).begins()

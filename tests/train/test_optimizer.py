@@ -16,6 +16,7 @@ from electra_tf.train.optimizer import build_optimizer, require_matches
 from electra_tf.train.schedule import learning_rate_at, missed_peak
 from electra_tf.train.step import compile_task
 from electra_tf.weights.names import named_variables
+from tests.toy import MODERN
 
 LAMB_RECORD = Path(__file__).resolve().parents[1] / "fixtures" / "lamb.npz"
 
@@ -236,8 +237,9 @@ def test_twenty_adam_steps_match_the_formula():
         assert np.abs(variables[name].numpy() - expected).max() < 20 * 2 * 4 * 2**-24, name
 
 
-def test_all_variables_but_layer_norms_and_biases_decay(tiny_config):
-    objective = compile_task(build_objective(tiny_config()))
+@pytest.mark.parametrize("encoder", [{}, MODERN], ids=["bert", "modern"])
+def test_all_variables_but_layer_norms_and_biases_decay(tiny_config, encoder):
+    objective = compile_task(build_objective(tiny_config(encoder=encoder)))
     for name, variable in named_variables(objective).items():
         excluded = "LayerNorm" in name or name.endswith("bias")
         assert objective.optimizer.decays(variable) != excluded, name

@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import TrainingStopped, UserError
-from electra_tf.files import read_bytes, write_atomically
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train.checkpoints import Checkpoints, steps_in
 from electra_tf.train.device_loop import DeviceLoop
@@ -34,19 +33,14 @@ def test_reports_have_all_metrics_at_the_steps_where_they_are_due(whole, lines):
     assert (first["learning_rate"], last["learning_rate"]) == pytest.approx((0.05, 0.05 / 8))
 
 
-def test_milestones_and_the_last_checkpoints_are_kept(whole, tensors):
-    assert steps_in(f"{whole[0]}/milestones") == [2, 3, 8]
-    assert steps_in(f"{whole[0]}/checkpoints") == [4, 8]
+def test_directory_has_checkpoints_milestones_data_and_tokenizer(whole, tensors):
+    run = Path(whole[0])
+    assert (steps_in(f"{run}/milestones"), steps_in(f"{run}/checkpoints")) == ([2, 3, 8], [4, 8])
     counter = "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"
-    assert [int(tensors(f"{whole[0]}/milestones/step-{step}")[counter]) for step in (2, 3, 8)] == [2, 3, 8]
-
-
-def test_directory_has_configuration_data_and_tokenizer(whole):
-    model_dir = Path(whole[0])
-    assert (model_dir / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n"
-    assert json.loads((model_dir / "tokenizer_settings.json").read_text())["strip_accents"] is False
-    assert json.loads((model_dir / "data.json").read_text()) == {"data": ["toy-1"]}
-    assert "num_steps: 8" in (model_dir / "config.yaml").read_text()
+    assert [int(tensors(run / f"milestones/step-{step}")[counter]) for step in (2, 3, 8)] == [2, 3, 8]
+    assert (run / "vocab.txt").read_bytes() == b"[PAD]\n[UNK]\n"
+    assert json.loads((run / "tokenizer_settings.json").read_text())["strip_accents"] is False
+    assert json.loads((run / "data.json").read_text()) == {"data": ["toy-1"]}
 
 
 # The run is killed before or after this call of a function. Checkpoints 1, 2, 4 are milestones, 3 and 5 are not.
@@ -100,21 +94,17 @@ def test_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, c
 
 @pytest.mark.parametrize("model_dir", ["{}/new/run", "ram://dry/run"])
 def test_a_dry_run_leaves_nothing_behind(tmp_path, model_dir):
-    path, config = model_dir.format(tmp_path), toy_config()
-    assert toy_run(config, path).begins()
+    path = model_dir.format(tmp_path)
+    assert toy_run(toy_config(), path).begins()
     assert not tf.io.gfile.exists(path) and list(tmp_path.iterdir()) == []
 
 
 def test_a_dry_run_of_a_run_that_another_process_trains_changes_no_file(copied):
-    run, content = RunDirectory(copied), b'{"process": 17, "host": "other", "since": "noon"}'
-    write_atomically(run.lock_file, content)
-    before = {path: path.stat().st_mtime_ns for path in Path(copied).rglob("*")}
-    with run.locked():
-        held = read_bytes(run.lock_file)
+    with RunDirectory(copied).locked():
+        before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in Path(copied).rglob("*.*")}
         assert not toy_run(toy_config(), copied).begins()
-        assert read_bytes(run.lock_file) == held
-    before.pop(Path(run.lock_file))
-    assert {path: path.stat().st_mtime_ns for path in before} == before
+        assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in Path(copied).rglob("*.*")} == before
+    assert Path(copied, ".lock") in before
 
 
 def test_a_dry_run_refuses_what_a_run_refuses(tmp_path):
@@ -173,23 +163,21 @@ def test_evaluate_without_held_out_split_or_checkpoint_is_an_error(whole, tmp_pa
         evaluate_toy(toy_run(config, tmp_path), [ToyStage(config)])
 
 
-OTHER_SETTINGS = toy_config(optimizer={"learning_rate": 0.1})
-OTHER_REPORTS = toy_config(train={"log_every_steps": 3})  # allowed
-
-
 @pytest.mark.parametrize(
-    ("config", "stage", "message"),
+    ("settings", "stage", "message"),
     [
-        (OTHER_SETTINGS, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1"),
-        (OTHER_REPORTS, {"data_hash": "toy-2"}, r"data\.json"),
-        (OTHER_REPORTS, {"tokenizer": StoredTokenizer(b"[PAD]\n", TextSettings(strip_accents=False))}, r"vocab\.txt"),
+        ({"optimizer": {"learning_rate": 0.1}}, {}, r"has optimizer\.learning_rate 0\.05, this call has 0\.1"),
+        ({}, {"data_hash": "toy-2"}, r"data\.json"),
+        ({}, {"tokenizer": StoredTokenizer(b"[PAD]\n", TextSettings(strip_accents=False))}, r"vocab\.txt"),
     ],
 )
-def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(copied, train_toy, config, stage, message):
+def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(
+    copied, train_toy, settings, stage, message
+):
     def content() -> dict:
         return {path: path.read_bytes() for path in Path(copied).rglob("*") if path.is_file() and path.name != ".lock"}
 
-    before = content()
+    before, config = content(), toy_config(train={"log_every_steps": 3}, **settings)  # reports may change
     with pytest.raises(UserError, match=message):
         train_toy(copied, config, ToyStage(config, **stage))
     assert content() == before
@@ -215,25 +203,21 @@ def test_run_without_its_checkpoints_does_not_start_again(copied, whole, train_t
 
 
 @pytest.mark.slow
-def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped(train_toy, lines, tmp_path):
+def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped_but_not_too_often(train_toy, lines, tmp_path):
     config = toy_config(train={"max_nonfinite_steps": 1})
+    stage, worse = (ToyStage(config, nan_steps=steps) for steps in ((5,), (5, 6)))
     with pytest.raises(TrainingStopped, match=r"step 6 is not finite \(squared_error nan, "):
-        train_toy(tmp_path, config, ToyStage(config, nan_steps=(5,)))
+        train_toy(tmp_path, config, stage)
     assert steps_in(f"{tmp_path}/checkpoints") == [4, 5]
     skipping = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
-    train_toy(tmp_path, skipping, ToyStage(config, nan_steps=(5,)))
+    shutil.copytree(tmp_path, tmp_path / "worse")
+    train_toy(tmp_path, skipping, stage)
     skipped = [line.get("nonfinite_steps") for line in lines(tmp_path) if line["split"] == "train"]
     assert skipped == [None, None, None, 1, None]
-
-
-@pytest.mark.slow
-def test_more_than_max_nonfinite_steps_end_the_run_with_a_checkpoint(train_toy, tmp_path):
-    config = toy_config(train={"max_nonfinite_steps": 1, "on_nonfinite": "skip"})
-    with pytest.raises(TrainingStopped, match="by step 6 .* 2 steps .*train.max_nonfinite_steps is 1"):
-        train_toy(tmp_path, config, ToyStage(config, nan_steps=(2, 5, 6)))
-    assert steps_in(f"{tmp_path}/checkpoints") == [4, 6]
-    with pytest.raises(TrainingStopped, match="by step 6"):
-        train_toy(tmp_path, config, ToyStage(config))
+    for _ in range(2):
+        with pytest.raises(TrainingStopped, match="by step 7 .* 2 steps .*train.max_nonfinite_steps is 1"):
+            train_toy(tmp_path / "worse", skipping, worse)
+        assert steps_in(f"{tmp_path}/worse/checkpoints") == [5, 7]
 
 
 @pytest.mark.slow
@@ -250,16 +234,12 @@ def test_alarm_is_raised_once_also_in_an_interrupted_run(train_toy, tmp_path, mo
     assert "step 6 ALARM | since step 1 its loss is" in capsys.readouterr().err
 
 
-def test_verdict_on_the_last_evaluation_is_logged_at_the_end(train_toy, tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("num_batches", [2, 0])
+def test_verdict_on_the_last_evaluation_is_logged_at_the_end(train_toy, tmp_path, monkeypatch, caplog, num_batches):
     monkeypatch.setattr(Regression, "verdict", lambda task, metrics: f"verdict on {sorted(metrics)}")
     caplog.set_level(logging.INFO)
-    evaluation = train_toy(tmp_path)
-    assert caplog.messages[-1] == f"verdict on {sorted(evaluation)}" and evaluation
-
-
-def test_without_a_held_out_split_there_is_no_verdict(train_toy, tmp_path, monkeypatch):
-    monkeypatch.setattr(Regression, "verdict", lambda task, metrics: pytest.fail("a verdict on nothing"))
-    assert train_toy(tmp_path, stage=ToyStage(toy_config(), num_evaluation_batches=0)) == {}
+    train_toy(tmp_path, stage=ToyStage(toy_config(), num_batches), stop_at_step=1)
+    assert (caplog.messages[-1] == "verdict on ['squared_error']") == ("verdict on" in caplog.text) == (num_batches > 0)
 
 
 def test_the_switch_to_longer_sequences_is_announced_with_what_happens_to_the_metrics(tmp_path, caplog):
