@@ -22,10 +22,9 @@ GENERATORS = pytest.mark.parametrize("draw", [uniform, bits], ids=["philox", "ha
 
 # One number of Philox's counter gives four draws, so sizes on both sides of a multiple of four matter.
 @GENERATORS
-@pytest.mark.parametrize("shape", [(1,), (4,), (5,), (2, 3, 4)])
-@pytest.mark.parametrize("cut", [1, 5])
-def test_the_numbers_of_an_example_do_not_depend_on_how_the_batch_is_divided(draw, shape, cut):
-    parts = [draw(cut, shape), draw(6 - cut, shape, first_example=cut)]
+@pytest.mark.parametrize("shape", [(4,), (5,), (2, 3, 4)])
+def test_the_numbers_of_an_example_do_not_depend_on_how_the_batch_is_divided(draw, shape):
+    parts = [draw(5, shape), draw(1, shape, first_example=5)]
     assert np.array_equal(np.concatenate(parts), draw(6, shape))
 
 
@@ -66,10 +65,9 @@ def test_numbers_are_uniform_on_the_unit_interval():
 
 
 # The key of a step is the digest xor the step: neighbours' keys differ in one bit, their numbers must not agree.
-@GENERATORS
-def test_neighbouring_examples_and_steps_are_uncorrelated(draw):
-    first, second = draw(1, (20_000,), step=2)[0], draw(1, (20_000,), step=2, first_example=1)[0]
-    third = draw(1, (20_000,), step=3)[0]
+def test_neighbouring_examples_and_steps_are_uncorrelated():
+    first, second = uniform(1, (20_000,), step=2)[0], uniform(1, (20_000,), step=2, first_example=1)[0]
+    third = uniform(1, (20_000,), step=3)[0]
     for other in (second, third):
         assert abs(np.corrcoef(first, other)[0, 1]) < 4 / math.sqrt(20_000)
 
@@ -100,15 +98,13 @@ def test_each_word_of_a_key_changes_half_of_the_bits():
     assert [8 < bin(first ^ other).count("1") < 24 for other in others] == [True, True]
 
 
-@pytest.mark.parametrize("shape", [(4, 96, 128), (128, 192)], ids=["probabilities", "vectors"])
-def test_a_mask_keeps_equally_many_elements_of_each_row_and_column(shape):
-    keep = RandomStream(5, 2, 0, "a").dropout_key(0.1).keep_mask(40, shape).numpy()
-    for axis in range(keep.ndim):
-        others = tuple(other for other in range(keep.ndim) if other != axis)
-        counts, expected = keep.sum(others), 0.9 * keep.size / keep.shape[axis]
-        degrees = keep.shape[axis]
+def test_a_mask_keeps_equally_many_elements_of_each_row_and_column():
+    keep = RandomStream(5, 2, 0, "a").dropout_key(0.1).keep_mask(40, (4, 96, 128)).numpy()
+    for axis, size in enumerate(keep.shape):
+        counts = keep.sum(tuple(other for other in range(keep.ndim) if other != axis))
+        expected = 0.9 * keep.size / size
         chi_squared = ((counts - expected) ** 2 / (0.1 * expected)).sum()
-        assert abs(chi_squared - degrees) < 4.5 * math.sqrt(2 * degrees), axis
+        assert abs(chi_squared - size) < 4.5 * math.sqrt(2 * size), axis
 
 
 def test_masks_of_neighbouring_examples_steps_and_layers_are_independent():

@@ -41,13 +41,9 @@ def test_the_gradient_of_a_bfloat16_bias_is_summed_in_float32(operation, slope):
 
 
 def test_split_heads_orders_by_query_key_value_then_head():
-    product = tf.reshape(tf.range(12.0), [1, 1, 12])
-    heads = REFERENCE.split_heads(product, tf.ones([12]), 2)
-    assert [part.numpy()[0, :, 0].tolist() for part in heads] == [
-        [[1, 2], [3, 4]],
-        [[5, 6], [7, 8]],
-        [[9, 10], [11, 12]],
-    ]
+    heads = REFERENCE.split_heads(tf.reshape(tf.range(12.0), [1, 1, 12]), tf.ones([12]), 2)
+    expected = [[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]]
+    assert [part.numpy()[0, :, 0].tolist() for part in heads] == expected
 
 
 def test_layer_norm_of_bfloat16_computes_in_float32():
@@ -58,9 +54,8 @@ def test_layer_norm_of_bfloat16_computes_in_float32():
 
 
 def test_layer_norm_normalises_scales_and_shifts():
-    actual = REFERENCE.layer_norm(
-        tf.constant([[1.0, 3.0, 5.0, 7.0]]), tf.constant([2.0] * 4), tf.fill([4], 0.5), epsilon=0.0
-    )
+    values, gamma, beta = tf.constant([[1.0, 3.0, 5.0, 7.0]]), tf.fill([4], 2.0), tf.fill([4], 0.5)
+    actual = REFERENCE.layer_norm(values, gamma, beta, epsilon=0.0)
     assert actual.numpy()[0] == pytest.approx(np.array([-3, -1, 1, 3]) / math.sqrt(5) * 2 + 0.5, rel=1e-6)
 
 

@@ -13,7 +13,7 @@ from electra_tf.tasks.pretrain import build_objective
 from electra_tf.train import step as training
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.step import compile_task, compiles_steps
-from tests.toy import MODERN, Regression, ToyStage, toy_config
+from tests.toy import MODERN, ToyStage, built, toy_config, toy_run
 
 GPU, CPU = ("/replica:0/task:0/device:GPU:0",), ("/replica:0/task:0/device:CPU:0",)
 FEW_ELEMENTS = 128
@@ -28,12 +28,6 @@ NO_KERNELS = ("Placeholder", "_Arg", "_Retval", "Const", "NoOp", "PartitionedCal
 def test_steps_are_compiled_on_gpus_unless_a_setting_says_otherwise(xla, devices, expected):
     strategy = SimpleNamespace(extended=SimpleNamespace(worker_devices=devices))
     assert compiles_steps(xla, strategy) is expected
-
-
-@pytest.fixture
-def on_gpu(monkeypatch):
-    """Steps are traced as for a GPU."""
-    monkeypatch.setattr(training, "device_kind", lambda strategy: "gpu")
 
 
 def host_results(node: tf.compat.v1.NodeDef) -> set[str]:
@@ -69,21 +63,18 @@ def sizes_on_host(task, packed: bool = False) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("encoder", [{}, pytest.param(MODERN, marks=pytest.mark.slow)], ids=["bert", "modern"])
-def test_a_step_computes_no_array_of_integers_on_the_host(tiny_config, on_gpu, encoder):
-    task = compile_task(build_objective(tiny_config(train={"batch_size": 24}, encoder=encoder)))
-    assert {name: size for name, size in sizes_on_host(task).items() if size > FEW_ELEMENTS} == {}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("encoder", "packed"), [({}, False), ({}, True), (MODERN, True)])
-def test_a_step_of_single_operations_compares_no_pairs_on_the_host(tiny_config, on_gpu, encoder, packed):
-    config = tiny_config(train={"batch_size": 24, "xla": False}, encoder=encoder)
+@pytest.mark.parametrize(
+    ("xla", "encoder", "packed"),
+    [(None, {}, False), (None, MODERN, False), (False, {}, False), (False, {}, True), (False, MODERN, True)],
+)
+def test_a_step_computes_no_large_array_of_integers_on_the_host(tiny_config, monkeypatch, xla, encoder, packed):
+    """One of single operations at most the ids of the batch, twice: both networks' gradients of one table."""
+    monkeypatch.setattr(training, "device_kind", lambda strategy: "gpu")
+    config = tiny_config(train={"batch_size": 24, "xla": xla}, encoder=encoder)
     sizes = sizes_on_host(compile_task(build_objective(config)), packed)
-    tokens = 24 * config.data.max_seq_length
-    assert max(sizes.values()) > FEW_ELEMENTS  # so the search finds what there is
-    # At most the ids of the batch, twice: both networks' gradients of one table.
-    assert {name: size for name, size in sizes.items() if size > 2 * tokens} == {}
+    limit = FEW_ELEMENTS if xla is None else 2 * 24 * config.data.max_seq_length
+    assert {name: size for name, size in sizes.items() if size > limit} == {}
+    assert xla is None or max(sizes.values()) > FEW_ELEMENTS  # so the search finds what there is
 
 
 @pytest.mark.slow
@@ -95,12 +86,11 @@ def test_a_loop_on_a_gpu_changes_nothing_after_the_step_that_ends_the_run(policy
     config = toy_config(train={"on_nonfinite": policy, "max_nonfinite_steps": 1})
     stage, results = ToyStage(config, nan_steps=nan_steps), []
     for is_on_cpu in (True, False):
-        task = Regression(config)
-        task.create_variables()
-        compile_task(task)
+        run = toy_run(config, "unused")
+        task = built(run)
         for variable in task.trainable_variables:
             variable.assign(tf.ones_like(variable) * 0.1)
-        loop = DeviceLoop(task, tf.distribute.OneDeviceStrategy("CPU:0"))
+        loop = DeviceLoop(task, run.strategy)
         loop.reads_every_step = is_on_cpu
         batches = loop.read(lambda context: stage.training_batches(0, context))
         _, is_nonfinite, metrics = loop.train(task, batches, 7)

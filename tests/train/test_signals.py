@@ -31,20 +31,19 @@ with Interruption() as interruption:
 """
 
 
+FIRST = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+AT_NEXT_STEP, AT_ONCE = "ending at the next step, with a checkpoint", "ended at once, as there is nothing new to save"
+
+
 @pytest.mark.parametrize(
     ("mode", "signals", "status", "output", "message"),
     [
-        ("trains", [signal.SIGTERM], 143, "saved\n", "SIGTERM: ending at the next step, with a checkpoint"),
-        ("trains", [signal.SIGINT], 130, "saved\n", "SIGINT: ending at the next step, with a checkpoint"),
-        ("trains", [signal.SIGHUP], 129, "saved\n", "SIGHUP: ending at the next step, with a checkpoint"),
-        ("trains", [signal.SIGUSR1], 138, "saved\n", "SIGUSR1: ending at the next step, with a checkpoint"),
-        ("trains", [signal.SIGUSR2], 140, "saved\n", "SIGUSR2: ending at the next step, with a checkpoint"),
-        ("compiles", [signal.SIGXCPU], 152, "", "SIGXCPU: ended at once, as there is nothing new to save"),
+        *(("trains", [each], 128 + each, "saved\n", f"{each.name}: {AT_NEXT_STEP}") for each in FIRST),
+        ("compiles", [signal.SIGXCPU], 152, "", f"SIGXCPU: {AT_ONCE}"),
         ("hangs", [signal.SIGXCPU] * 3 + [signal.SIGTERM], 143, "saved\n", "SIGTERM: a second signal; ended at once"),
-        ("trains", [signal.SIGINT] * 2, 130, "saved\n", "SIGINT: ending at the next step, with a checkpoint"),
+        ("trains", [signal.SIGINT] * 2, 130, "saved\n", f"SIGINT: {AT_NEXT_STEP}"),
         ("hangs", [signal.SIGTERM, signal.SIGINT], 130, "saved\n", "SIGINT: a second signal; ended at once"),
-        ("starts", [signal.SIGTERM], 143, "", "SIGTERM: ended at once, as there is nothing new to save"),
-        ("compiles", [signal.SIGTERM], 143, "", "SIGTERM: ended at once, as there is nothing new to save"),
+        ("starts", [signal.SIGTERM], 143, "", f"SIGTERM: {AT_ONCE}"),
     ],
 )
 def test_signal_ends_a_process(mode, signals, status, output, message):
