@@ -2,9 +2,8 @@
 
     python -m tests.train.replica_steps DIR STRATEGY NUM_DEVICES VARIANT...
 
-The variant `electra:2:xla:bert` is the objective electra with 2 micro-batches a step, compiled by XLA, and the encoder
-block bert; without XLA it is `electra:2:tensorflow:bert`. Writes DIR/VARIANT.npz: the metrics of every step as
-`metrics/NAME` [steps], the last weights as `weights/NAME`.
+The variant `electra:2:xla:bert` is an objective, micro-batches a step, compiler (`xla` or `tensorflow`) and encoder
+block. Writes DIR/VARIANT.npz: the metrics of every step as `metrics/NAME` [steps], the last weights as `weights/NAME`.
 """
 
 import sys

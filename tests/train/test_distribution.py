@@ -104,26 +104,13 @@ def test_tpu_that_does_not_start_is_an_error_with_its_name(tpu, name, connection
 
 
 @pytest.fixture
-def exit_codes(monkeypatch) -> list[int]:
-    """The codes with which the process would end without teardown."""
-    codes: list[int] = []
-    monkeypatch.setattr(distribution, "end_without_teardown", codes.append)
-    return codes
-
-
-@pytest.fixture
 def cluster(monkeypatch):
     """The strategy of worker 0 in a cluster of a chief and three workers."""
-
-    class Strategy:
-        cluster_resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec({"chief": ["host9:1"], "worker": ["host0:1", "host1:2", "host2:3"]}),
-            task_type="worker",
-            task_id=0,
-        )
-
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", Strategy)
-    return Strategy()
+    spec = tf.train.ClusterSpec({"chief": ["host9:1"], "worker": ["host0:1", "host1:2", "host2:3"]})
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, task_type="worker", task_id=0)
+    strategy = type("Strategy", (), {"cluster_resolver": resolver})
+    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", strategy)
+    return strategy()
 
 
 ALONE, LED = ({"worker": ["host0:1", "host1:2"]}, {"chief": ["host9:1"], "worker": ["host0:1"]})
@@ -197,22 +184,18 @@ HEARTBEATS = (
         (tf.errors.UnavailableError(None, None, RESET), r"worker 2 of TF_CONFIG \(host2:3\)"),
         (tf.errors.InternalError(None, None, HEARTBEATS), r"chief 0 of TF_CONFIG \(host9:1\)"),
         (tf.errors.UnavailableError(None, None, "Socket closed"), "a worker of TF_CONFIG"),
+        (tf.errors.ResourceExhaustedError(None, None, "no memory"), None),
     ],
 )
-def test_lost_worker_is_named_and_ends_the_process(cluster, exit_codes, error, lost):
-    with pytest.raises(TrainingStopped, match=f"^{lost} no longer answers;"), worker_failures_reported(cluster):
+def test_lost_worker_is_named_and_ends_the_process_and_other_errors_stay(cluster, monkeypatch, error, lost):
+    exit_codes: list[int] = []
+    monkeypatch.setattr(distribution, "end_without_teardown", exit_codes.append)
+    with pytest.raises(type(error)), worker_failures_reported(tf.distribute.get_strategy()):
+        raise error  # no cluster
+    expected = (TrainingStopped, f"^{lost} no longer answers;") if lost else (type(error), "no memory")
+    with pytest.raises(expected[0], match=expected[1]), worker_failures_reported(cluster):
         raise error
-    assert exit_codes == [1]
-
-
-def test_other_errors_in_a_cluster_are_raised_unchanged(cluster, exit_codes):
-    for strategy, error in (
-        (cluster, tf.errors.ResourceExhaustedError(None, None, "no memory")),
-        (tf.distribute.get_strategy(), tf.errors.UnavailableError(None, None, RESET)),
-    ):
-        with pytest.raises(type(error)), worker_failures_reported(strategy):
-            raise error
-    assert exit_codes == []
+    assert exit_codes == ([1] if lost else [])
 
 
 @pytest.mark.parametrize(

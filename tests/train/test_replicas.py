@@ -51,14 +51,13 @@ def run_division(division: str, variants: list[str], directory: Path) -> None:
     """Trains the variants in one division, with results in DIRECTORY/VARIANT.npz."""
     directory.mkdir()
     command = [sys.executable, "-W", "ignore", "-m", "tests.train.replica_steps", str(directory), *DIVISIONS[division]]
-    command += dict.fromkeys(variants)
     inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
     with contextlib.ExitStack() as stack:
         processes = []
         for environment in worker_environments(2) if division == "2 workers" else [{}]:
             log = stack.enter_context(open(directory / f"{len(processes)}.log", "wb"))
             options = {"env": {**inherited, **environment}, "stdout": log, "stderr": log}
-            processes.append(subprocess.Popen(command, cwd=PROJECT, **options))
+            processes.append(subprocess.Popen([*command, *dict.fromkeys(variants)], cwd=PROJECT, **options))
             stack.callback(processes[-1].kill)
         for number, process in enumerate(processes):
             assert process.wait(TIMEOUT_SECONDS) == 0, (directory / f"{number}.log").read_text()[-2000:]

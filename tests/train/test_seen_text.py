@@ -135,12 +135,3 @@ def test_the_sources_of_a_mixture_are_reported_and_recorded(train_toy, tmp_path,
     assert (tmp_path / "best").exists()
     with pytest.raises(UserError, match="another data set, or a mixture with other weights"):
         train_toy(tmp_path, config, MixedToy(config, data_hash="toy-2"))
-
-
-def test_the_passes_over_each_stage_are_logged_with_its_tokens(tmp_path, caplog):
-    caplog.set_level("INFO")
-    stages = two_stages(None, None)
-    stages[0].num_training_tokens, stages[1].num_training_examples = 12_345, 5
-    toy.train_toy(toy_run(toy_config(), tmp_path), stages, stop_at_step=1)
-    assert "stages.0: 0.016 passes over 1000 training examples (12345 tokens)" in caplog.messages
-    assert "stages.1: 3.2 passes over 5 training examples (unknown tokens)" in caplog.messages

@@ -12,12 +12,9 @@ def config(every_steps: int = 10):
     return toy_config(train=train, evaluation={"every_steps": every_steps})
 
 
-def stages(*ends: int) -> list[ToyStage]:
-    return [ToyStage(toy_config(), last_step=end) for end in ends]
-
-
 def due(what: str, ends: tuple[int, ...] = (20,), every_steps: int = 10) -> list[int]:
-    return [step for step in range(1, 21) if what in due_after(step, config(every_steps), stages(*ends))]
+    stages = [ToyStage(toy_config(), last_step=end) for end in ends]
+    return [step for step in range(1, 21) if what in due_after(step, config(every_steps), stages)]
 
 
 @pytest.mark.parametrize(
@@ -31,7 +28,7 @@ def due(what: str, ends: tuple[int, ...] = (20,), every_steps: int = 10) -> list
 def test_next_stop_is_the_next_step_with_something_due(first_step, last_step, stops):
     found, step = [], first_step
     while step < last_step:
-        step = next_stop(step, config(), stages(20), last_step)
+        step = next_stop(step, config(), [ToyStage(config())], last_step)
         found.append(step)
     assert found == stops
 

@@ -113,22 +113,14 @@ def test_a_dry_run_refuses_what_a_run_refuses(tmp_path):
         toy_run(toy_config(), tmp_path).begins()
 
 
-class StopAfter(Interruption):
-    """A signal that arrives after a step while the device runs a loop of many steps."""
-
-    def __init__(self, monkeypatch, step: int):
-        super().__init__()
-        monkeypatch.setattr(Regression, "before_step", lambda task, done: done == step and self.request())
-
-    def deferred(self, request_stop, has_progress):
-        self.request = request_stop
-        return super().deferred(request_stop, has_progress)
-
-
 def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(whole, train_toy, tensors, tmp_path, monkeypatch):
+    """It arrives while the device runs a loop of many steps."""
     config = toy_config(train={"log_every_steps": 8, "save_every_steps": 8, "milestone_fractions": ()})
+    requests, deferred = [], Interruption.deferred
     with monkeypatch.context() as patched, pytest.raises(Interrupted) as caught:
-        train_toy(tmp_path, config, interruption=StopAfter(patched, step=2))
+        patched.setattr(Interruption, "deferred", lambda *given: requests.append(given[1]) or deferred(*given))
+        patched.setattr(Regression, "before_step", lambda task, done: done == 2 and requests[0]())
+        train_toy(tmp_path, config)
     assert caught.value.exit_code == 128 + signal.SIGTERM
     # The device may read the request one step later.
     assert steps_in(f"{tmp_path}/checkpoints")[0] in (2, 3)
@@ -137,14 +129,6 @@ def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(whole, train_toy
     weights = [name for name in expected if name.startswith("task/")]
     assert len(weights) >= 4
     assert all((continued[name] == expected[name]).all() for name in weights)
-
-
-@pytest.mark.slow
-def test_two_replicas_report_the_metrics_of_one(whole, train_toy, lines, tmp_path, two_replicas):
-    train_toy(tmp_path, strategy=two_replicas)
-    for ours, theirs in zip(lines(tmp_path), lines(whole[0]), strict=True):
-        assert ours.pop("split") == theirs.pop("split")
-        assert ours == pytest.approx(theirs, rel=1e-5)
 
 
 def test_evaluate_repeats_the_last_evaluation_without_the_lock(whole, two_replicas):
@@ -274,13 +258,15 @@ class OutputAlone(Regression):
 class TwoPhases(Regression):
     """The first three steps train the output layer alone. Then its bias becomes 7, and the others train everything."""
 
+    phase_steps = property(lambda self: (3, self.config.train.num_steps - 3))
+
     def __init__(self, config):
         super().__init__(config)
         self.first = OutputAlone(config)
-        self.hidden, self.output_layer = self.first.hidden, self.first.output_layer
+        self.first.hidden, self.first.output_layer = self.hidden, self.output_layer
 
-    phases = lambda self: (self.first, self)  # noqa: E731
-    phase_steps = property(lambda self: (3, self.config.train.num_steps - 3))
+    def phases(self):
+        return self.first, self
 
     def begin(self):
         self.output_layer.bias.assign([7.0])
