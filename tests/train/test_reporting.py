@@ -11,8 +11,10 @@ import tensorflow as tf
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EvaluationConfig
 from electra_tf.flops.budget import RunCost
-from electra_tf.train.reporting import BestScore, JsonLines, Reporter
+from electra_tf.train.device_loop import DeviceLoop
+from electra_tf.train.reporting import BestScore, JsonLines, Reporter, explain_nonfinite
 from electra_tf.train.run_directory import RATES, RunDirectory
+from tests.toy import ToyStage, built, toy_config, toy_run
 
 WHOLE = b'{"step": 2, "split": "train", "loss": 1.0}\n'
 METRICS = {"loss": 2.5, "learning_rate": 0.1, "gradient_norm": 1.0}
@@ -125,3 +127,24 @@ def test_training_stalls_after_patience_evaluations_without_a_better_one(patienc
 def test_unknown_best_metric_is_an_error_that_lists_the_metrics():
     with pytest.raises(UserError, match="best_metric=f1 .*accuracy, loss"):
         BestScore(EvaluationConfig(best_metric="f1")).observe(5, {"step": 5, "accuracy": 0.5, "loss": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("replicas", "precision", "nan_steps"), [(1, "float32", (2,)), (1, "bfloat16", (2,)), (2, "float32", ())]
+)
+def test_a_step_that_is_not_finite_is_explained(two_replicas, tmp_path, replicas, precision, nan_steps):
+    """By data that are not finite, or else by a weight."""
+    config = toy_config(train={"precision": precision})
+    run = toy_run(config, tmp_path, two_replicas if replicas == 2 else None)
+    task, stage = built(run), ToyStage(config, nan_steps=nan_steps)
+    if not nan_steps:
+        task.output_layer.bias.assign([math.nan])
+    loop = DeviceLoop(task, run.strategy)
+    _, is_nonfinite, metrics = loop.train(task, loop.read(lambda context: stage.training_batches(0, context)), 4)
+    assert is_nonfinite
+    message = explain_nonfinite(task, task.completed_steps, metrics)
+    assert f"step {3 if nan_steps else 1} is not finite (squared_error nan, noise " in message and "\n" not in message
+    assert ("gradient_norm nan); weights not finite before it: output/bias;" in message) == (not nan_steps)
+    assert ("train.on_nonfinite=skip" in message) == bool(nan_steps)
+    assert "start again with a lower optimizer.learning_rate" in message
+    assert ("train.precision=float32" in message) == (precision == "bfloat16")

@@ -1,10 +1,7 @@
 """A run's directory: which paths are accepted, and its lock."""
 
-import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -148,30 +145,6 @@ def test_a_local_directory_is_locked_however_it_is_written(tmp_path, written):
     path.mkdir()
     with RunDirectory(path).locked(), pytest.raises(UserError, match=f"process {os.getpid()} on .* since .* UTC"):
         RunDirectory(written.format(path)).locked().__enter__()
-
-
-_HOLD = """
-import sys
-from electra_tf.train.run_directory import RunDirectory
-with RunDirectory(sys.argv[1]).locked():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.slow
-def test_local_directory_is_locked_until_its_process_ends(tmp_path):
-    command = [sys.executable, "-c", _HOLD, str(tmp_path)]
-    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match=rf"process {other.pid} on \S+ since .* UTC"):
-            RunDirectory(tmp_path).locked().__enter__()
-    finally:
-        other.kill()
-        other.communicate()
-    with RunDirectory(tmp_path).locked():
-        assert json.loads((tmp_path / ".lock").read_text())["process"] == os.getpid()
 
 
 def test_filesystem_without_locks_gives_a_warning(tmp_path, monkeypatch, caplog):

@@ -14,8 +14,8 @@ from electra_tf.train import step as training
 from electra_tf.train.step import compile_task
 from tests.toy import MODERN, Regression, ToyStage, step_on_replicas, toy_config
 
-# The first of two replicas has four times the second one's tokens, and five times its masked tokens.
-UNEQUAL_LENGTHS = [10, 10, 5, 0]
+# Of six examples; as three micro-batches of two they have 3+3, 1+2 and 0+2 masked tokens.
+LENGTHS = [10, 9, 5, 8, 0, 6]
 
 
 @pytest.fixture
@@ -57,31 +57,20 @@ def as_floats(metrics) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def assert_same_steps(first, second, tiny_batch, lengths, num_steps=3, of_second=lambda step: step, **options) -> None:
+def assert_same_steps(first, second, tiny_batch, step=None, **options) -> None:
     """Trains the tasks on the same batches: equal metrics, and in the end equal weights.
 
-    Args: of_second: makes the second one's step from a function of a batch.        options: of its `tf.function`.
+    Args: step: the second one's; None: its function `train_step` with these options of `tf.function`.
     """
-    one_step = tf.function(first.train_step)
-    two_step = of_second(tf.function(second.train_step, **options))
+    one_step, two_step = tf.function(first.train_step), step or tf.function(second.train_step, **options)
     start = weights(first)
-    for number in range(num_steps):
-        batch = tiny_batch(first.config, lengths[number % len(lengths)], seed=number)
+    for number in range(3):
+        batch = tiny_batch(first.config, LENGTHS, seed=number)
         expected = as_floats(one_step(batch))
         assert expected["gradient_norm"] > first.config.optimizer.clip_norm
         assert as_floats(two_step(batch)) == pytest.approx(expected, rel=1e-5), number
-    assert largest_difference(start, weights(first)) > 5e-4 * num_steps
+    assert largest_difference(start, weights(first)) > 1.5e-3
     assert largest_difference(weights(first), weights(second)) < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_two_replicas_with_unequal_token_counts_equal_one(build, tiny_batch, two_replicas, optimizer):
-    changes = {"encoder": {"hidden_dropout": 0.2}, "optimizer": {"name": optimizer}, "train": {"num_steps": 20}}
-    single, double = build(**changes), build(two_replicas, **changes)
-    on_both = lambda step: lambda batch: step_on_replicas(two_replicas, step, batch)  # noqa: E731
-    lengths = ([7, 10, 6, 5], UNEQUAL_LENGTHS)
-    assert_same_steps(single, double, tiny_batch, lengths, num_steps=6, of_second=on_both)
 
 
 @pytest.mark.slow
@@ -104,10 +93,6 @@ def test_each_gradient_is_summed_over_replicas_once_and_in_float32(build, tiny_b
     assert scalars < 20
 
 
-# Six examples: three of two have 3+3, 1+2 and 0+2 masked tokens.
-SIX = ([10, 9, 5, 8, 0, 6],)
-
-
 @pytest.mark.parametrize(
     ("name", "train", "encoder"),
     [
@@ -120,7 +105,7 @@ def test_micro_batches_of_unequal_token_counts_equal_one_batch(build, tiny_batch
     settings = {"objective": {"name": name}, "encoder": encoder}
     whole = build(**settings, train={"batch_size": 6})
     parts = build(**settings, train={"batch_size": 6, "gradient_accumulation_steps": 3, **train})
-    assert_same_steps(whole, parts, tiny_batch, SIX)
+    assert_same_steps(whole, parts, tiny_batch)
 
 
 class SplittingOps(ReferenceOps):
@@ -133,26 +118,19 @@ def test_halves_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monke
     whole, halves = build(**changes), build(**changes)
     traced = rows_of_traces(halves, monkeypatch)
     step = tf.function(lambda batch: training.training_step(halves, batch, SplittingOps()), autograph=False)
-    assert_same_steps(whole, halves, tiny_batch, SIX, of_second=lambda _: step)
+    assert_same_steps(whole, halves, tiny_batch, step)
     assert traced == [3]
-
-
-WITHOUT_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [
-        ({"objective": {"name": "electra", "sampling": "greedy"}, "encoder": WITHOUT_DROPOUT}, {}),
-        ({"objective": {"name": "electra", "sampling": "categorical"}}, {}),
-        ({"optimizer": {"name": "lamb"}}, {"jit_compile": True}),  # the whole step, the update too
-    ],
-    ids=["greedy", "categorical", "lamb"],
+    [({"objective": {"name": "electra"}}, {}), ({"optimizer": {"name": "lamb"}}, {"jit_compile": True})],
+    ids=["losses", "update"],
 )
 def test_steps_with_xla_equal_steps_without(build, tiny_batch, settings, options):
     compiled = build(**settings, train={} if options else {"xla": True})
-    assert_same_steps(build(**settings), compiled, tiny_batch, ([10, 7, 5, 8],), **options)
+    assert_same_steps(build(**settings), compiled, tiny_batch, **options)
 
 
 def toy(**changes) -> tuple[Regression, ToyStage]:
@@ -249,8 +227,7 @@ def test_random_numbers_depend_on_the_step_alone():
     assert float(again.train_step(batch)["noise"]) == noises[0]
 
 
-@pytest.mark.parametrize("policy", ["stop", "skip"])
-@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+@pytest.mark.parametrize(("policy", "optimizer"), [("stop", "adamw"), ("skip", "lamb")])
 def test_nonfinite_step_changes_neither_weights_nor_moments(policy, optimizer):
     task, stage = toy(optimizer={"name": optimizer}, train={"on_nonfinite": policy})
     step, batch = tf.function(task.train_step), next(iter(batches(stage)))
