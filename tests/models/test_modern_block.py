@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
 from electra_tf.models.encoder import build_encoder
-from electra_tf.models.heads import MaskedLmHead, ReplacedTokenHead
+from electra_tf.models.heads import MaskedLmHead
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.local_attention import local_attention
@@ -162,15 +162,3 @@ def test_training_computes_the_same_for_an_example_in_any_part_of_a_batch():
     together = encode(slice(0, 4))
     assert np.concatenate([encode(slice(0, 2)), encode(slice(2, 4))]) == pytest.approx(together, abs=TOLERANCE)
     assert np.abs(encode(slice(0, 4), step=2) - together).max() > 0.1
-
-
-def test_the_replaced_token_head_has_a_norm_and_the_first_layer_has_none():
-    config = settings()
-    encoder, head = build_encoder(config, "float32"), ReplacedTokenHead(config, name="discriminator_predictions")
-    ids = tf.ones([1, 3], tf.int32)
-    assert head(encoder(ids, ids, ids).sequence_output).shape == (1, 3)
-    assert [variable.path.split("/", 1)[1] for variable in head.variables] == [
-        *("dense/kernel", "LayerNorm/gamma", "dense_1/kernel", "dense_1/bias")
-    ]
-    assert [layer.attention_norm is None for layer in encoder.transformer_layers] == [True, False, False, False]
-    assert [layer.is_local for layer in encoder.transformer_layers] == [False, True, False, True]

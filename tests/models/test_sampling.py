@@ -114,13 +114,6 @@ def test_distinct_samples_are_drawn_one_after_the_other_from_those_that_are_left
     assert np.array_equal(part, drawn[393:])
 
 
-def test_a_token_of_probability_one_is_always_drawn():
-    ids = [0, 1, 127, 128, 200, 259, 260]
-    logits = tf.one_hot([ids], 261, on_value=300.0, off_value=-300.0)
-    for step in range(20):
-        assert logits_of(logits).sample(context(step)).numpy().tolist() == [ids]
-
-
 @pytest.mark.parametrize("ops", [REFERENCE, FusedOps("cpu", whole_step=False)], ids=["reference", "fused"])
 @pytest.mark.parametrize(("num_tokens", "num_rows"), [(7, 8), (127, 129), (5, 300)])
 def test_entries_without_a_token_have_probability_0_and_no_gradient(ops, num_tokens, num_rows):

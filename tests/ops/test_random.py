@@ -121,15 +121,6 @@ def test_all_elements_of_a_draw_differ():
     assert len(np.unique(bits(3, (4, 5, 6)))) == 360
 
 
-def test_each_bit_is_set_half_the_time_and_neighbours_are_independent():
-    drawn = bits(40, (25, 401))
-    for position in range(32):
-        ones = (drawn >> position) & 1
-        assert abs(ones.mean() - 0.5) < 5 * 0.5 / math.sqrt(ones.size), position
-        agreements = (ones[..., 1:] == ones[..., :-1]).mean()
-        assert abs(agreements - 0.5) < 5 * 0.5 / math.sqrt(ones.size - ones.shape[0] * ones.shape[1]), position
-
-
 def test_xla_draws_the_same_numbers():
     @tf.function(jit_compile=True)
     def compiled(step: tf.Tensor, first_example: tf.Tensor):

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.train import checkpoints
 from electra_tf.train.checkpoints import Checkpoints, latest_intact, steps_in
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task
@@ -145,15 +144,6 @@ def test_a_checkpoint_is_on_the_disk_before_an_older_one_is_removed(task, run, m
     assert {"step-3.index", f"step-3.{data}", "checkpoints"} <= set(done[: removed[0]])
 
 
-def test_restored_checkpoint_is_not_written_again(task, run):
-    opened(task, run).save(1)
-    before = os.stat(f"{run.checkpoints}/step-1.index").st_mtime_ns
-    again = opened(task, run)
-    again.restore_latest()
-    again.save(1)
-    assert os.stat(f"{run.checkpoints}/step-1.index").st_mtime_ns == before
-
-
 def test_worker_that_is_not_the_chief_restores_but_does_not_write(task, run):
     worker = opened(task, run, chief=False)
     worker.save(1)
@@ -271,12 +261,3 @@ def test_a_full_memory_or_an_absent_store_is_no_damage(task, two_checkpoints, mo
     monkeypatch.setattr(tf.compat.v1.train, "NewCheckpointReader", fail)
     with pytest.raises(tf.errors.OpError, match="Dst tensor"):
         latest_intact(two_checkpoints.checkpoints)
-
-
-def test_a_whole_checkpoint_is_read_once_and_a_damaged_one_is_also_examined(task, two_checkpoints, monkeypatch):
-    examined, whole = [], checkpoints.damage
-    monkeypatch.setattr(checkpoints, "damage", lambda prefix: examined.append(prefix) or whole(prefix))
-    folder = two_checkpoints.checkpoints
-    assert (opened(task, two_checkpoints).restore_latest(), examined) == (8, [])
-    DAMAGES["truncated"](Path(folder) / "step-8.index")
-    assert (opened(task, two_checkpoints).restore_latest(), examined) == (4, [f"{folder}/step-8"])

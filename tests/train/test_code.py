@@ -77,17 +77,3 @@ def test_another_version_is_a_line_in_the_log_and_in_the_reports(
     assert sum(f"{package} {before} before, 9.8.7 now" in message for message in caplog.messages) == 1
     (line,) = [line for line in lines(copied) if line["split"] == "versions"]
     assert (line["step"], line[package]) == (8, "9.8.7")
-
-
-def test_a_metric_that_is_added_does_not_end_a_run(train_toy, lines, tmp_path, monkeypatch):
-    train_toy(tmp_path, stop_at_step=3)
-    terms = Regression.training_terms
-
-    def with_another(task, batch, context):
-        totals = terms(task, batch, context)
-        return totals | {"twice": totals["noise"]._replace(value=2 * totals["noise"].value)}
-
-    monkeypatch.setattr(Regression, "training_terms", with_another)
-    train_toy(tmp_path)
-    reports = {line["step"]: line for line in lines(tmp_path) if line["split"] == "train"}
-    assert reports[6]["twice"] == pytest.approx(2 * reports[6]["noise"], rel=1e-6)
