@@ -232,9 +232,7 @@ def test_nonfinite_step_changes_neither_weights_nor_moments(policy, optimizer):
     task, stage = toy(optimizer={"name": optimizer}, train={"on_nonfinite": policy})
     step, batch = tf.function(task.train_step), next(iter(batches(stage)))
     step(batch)
-    moments = task.optimizer.variables
-    state = [variable for variable in (moments() if callable(moments) else moments) if variable.shape.rank]
-    state += task.trainable_variables
+    state = [*task.trainable_variables, *(each for each in task.optimizer.variables if each.shape.rank)]
     before = [variable.numpy() for variable in state]
     assert as_floats(step({"input_ids": tf.fill([4, 6], np.inf)}))["nonfinite"] == 1.0
     assert all(np.array_equal(old, new.numpy()) for old, new in zip(before, state, strict=True))
