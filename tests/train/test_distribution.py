@@ -30,12 +30,17 @@ from tests.train.test_replicas import worker_environments
 )
 def test_an_operation_gets_half_of_the_cores(monkeypatch, cores, gpus, variable, threads):
     was_set = []
+
+    def fail(threads: int) -> None:  # as in a process that has used TensorFlow
+        was_set.append(threads)
+        raise RuntimeError("cannot be modified after initialization")
+
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
     if variable:
         monkeypatch.setenv("TF_NUM_INTRAOP_THREADS", variable)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: cores)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", was_set.append)
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", fail)
     share_cores()
     assert was_set == threads
 
