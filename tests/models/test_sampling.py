@@ -97,11 +97,11 @@ def test_the_rarest_tokens_of_a_large_vocabulary_are_drawn():
 
 
 def test_distinct_samples_are_drawn_one_after_the_other_from_those_that_are_left():
-    """Of 261 entries in 128 columns 0, 128 and 256 share a column, and 128 has most of the mass of the allowed ones."""
-    logits, likely = np.full(261, -90.0, np.float32), np.array([0, 127, 128, 256, 260])
+    """Of 261 entries in 128 columns 0, 128 and 256 share one; without the forbidden 256, 128 has most of the mass."""
+    logits, likely = np.full(261, -90.0, np.float32), np.array([0, 127, 128, 260, 256])
     logits[likely] = 1.0, 0.0, 4.0, 1.5, 7.0
     shape, temperature = (400, 100), 0.5
-    forbidden_ids = tf.fill(shape, 260)
+    forbidden_ids = tf.fill(shape, 256)
     drawn = of_network(logits, shape).sample_distinct(context(), 3, forbidden_ids, temperature).numpy()
     assert drawn.shape == (*shape, 3) and drawn.dtype == np.int32
     probs = dict(zip(likely[:4].tolist(), softmax(logits[likely[:4]] / temperature), strict=True))
