@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import electra_tf
+from electra_tf.api.pretraining import describe
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.weights.names import generator_variables
 from electra_tf.weights.source import load_trained
@@ -53,6 +54,16 @@ def test_a_result_has_history_evaluation_and_model(whole):
     assert {"masked_lm_loss", "wiki/masked_lm_loss", "books/replaced_token_auc"} < whole.evaluation.keys()
     assert repr(whole).endswith(f"python: step 4, {len(whole.evaluation)} held-out metrics>")
     assert whole.model().encode("w5").shape == (16,)
+
+
+@pytest.mark.parametrize(("seed", "is_warned"), [(0, True), (5, False)])
+def test_a_run_that_would_read_the_batches_of_its_source_again_is_warned_of(
+    whole, config, data_dir, tmp_path, caplog, seed, is_warned
+):
+    caplog.set_level(logging.WARNING)
+    settings = {"train.seed": seed}
+    describe(config, data_dir, tmp_path / "run", settings=settings, init_from=whole.model_dir)
+    assert ("for others give train.seed=1" in caplog.text) == is_warned
 
 
 @pytest.mark.slow
