@@ -13,6 +13,7 @@ import zstandard
 
 from data_prep import archives
 from data_prep.archives import COMPRESSIONS, FileFault, ReadError, compression_of, is_archive, read_errors, text_files
+from tests.data_prep.texts import PACKERS, tar
 
 EVERY_COMPRESSION = pytest.mark.parametrize("name", COMPRESSIONS)
 
@@ -29,17 +30,17 @@ def unpack(content: bytes) -> bytes:
 
 
 @EVERY_COMPRESSION
-def test_several_streams_with_zero_padding_are_read(packers, name):
+def test_several_streams_with_zero_padding_are_read(name):
     parts = [TEXT[:100], b"", TEXT[100:250_000], TEXT[250_000:]]
-    content = bytes(512).join(map(packers[name], parts)) + bytes(70_000)
+    content = bytes(512).join(map(PACKERS[name], parts)) + bytes(70_000)
     assert compression_of(content[:16]) == name
     assert unpack(content) == TEXT
 
 
 @EVERY_COMPRESSION
 @pytest.mark.parametrize("damage", ["truncated", "overwritten", "garbage after the end"])
-def test_damaged_data_is_a_fault_of_the_file(packers, name, damage):
-    content = bytearray(packers[name](TEXT))
+def test_damaged_data_is_a_fault_of_the_file(name, damage):
+    content = bytearray(PACKERS[name](TEXT))
     if damage == "truncated":
         del content[-200:]
     elif damage == "overwritten":
@@ -51,8 +52,8 @@ def test_damaged_data_is_a_fault_of_the_file(packers, name, damage):
 
 
 @EVERY_COMPRESSION
-def test_what_comes_before_the_end_of_a_truncated_file_is_read(packers, name):
-    lines = b"".join(packers[name](f"line {i}\n".encode() * 30) for i in range(5))
+def test_what_comes_before_the_end_of_a_truncated_file_is_read(name):
+    lines = b"".join(PACKERS[name](f"line {i}\n".encode() * 30) for i in range(5))
     stream = archives.unpack(io.BytesIO(lines[:-3]))
     text = stream.read()
     assert text.startswith(b"line 0\n" * 30 + b"line 1\n") and text.count(b"\n") >= 120
@@ -123,9 +124,9 @@ def test_bits_in_a_block_of_bzip2_that_look_like_a_block_by_chance_do_no_harm(mo
     assert text_between(BLOCKS["blocks"], 0, 10**6) == TEXT
 
 
-def test_skippable_frames_of_zstd_are_skipped(packers):
+def test_skippable_frames_of_zstd_are_skipped():
     skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
-    content = skippable + packers["zstd"](TEXT[:500]) + skippable + packers["zstd"](TEXT[500:])
+    content = skippable + PACKERS["zstd"](TEXT[:500]) + skippable + PACKERS["zstd"](TEXT[500:])
     assert compression_of(content) == "zstd"
     assert unpack(content) == TEXT
 
@@ -138,8 +139,8 @@ def test_a_frame_of_zstd_with_a_window_of_2_gb_is_read():
 
 
 @EVERY_COMPRESSION
-def test_a_file_that_expands_a_thousandfold_is_read_in_bounded_memory(packers, name):
-    content = packers[name](bytes(30_000_000))
+def test_a_file_that_expands_a_thousandfold_is_read_in_bounded_memory(name):
+    content = PACKERS[name](bytes(30_000_000))
     tracemalloc.start()
     stream, num_bytes = archives.unpack(io.BytesIO(content)), 0
     while block := stream.read(2**18):
@@ -155,7 +156,7 @@ def texts_in(content: bytes) -> dict[str, bytes]:
         return {path: stream.read() for path, stream in text_files(io.BytesIO(content), "file")}
 
 
-def test_hidden_and_empty_files_of_an_archive_are_skipped(tar):
+def test_hidden_and_empty_files_of_an_archive_are_skipped():
     content = tar({"all/": b"", "._1.txt": b"\0\5\x16\7", ".hidden": b"a", "empty": b"", "1.txt": b"one"})
     assert texts_in(content) == {"file/1.txt": b"one"}
     assert is_archive(tar({"all/": b""})) and texts_in(tar({"all/": b""})) == {}
@@ -163,7 +164,7 @@ def test_hidden_and_empty_files_of_an_archive_are_skipped(tar):
 
 # The headers of both files, and the content of the first, have 512 bytes each.
 @pytest.mark.parametrize("num_bytes", [3 * 512 + 10, 2 * 512, 2 * 512 + 100])
-def test_a_truncated_or_damaged_archive_is_a_fault_of_the_file(tar, num_bytes):
+def test_a_truncated_or_damaged_archive_is_a_fault_of_the_file(num_bytes):
     content = tar({"1": b"one\n", "2": b"two\n" * 200})
     for damaged in (content[:num_bytes], content[: 2 * 512] + b"x" * 20 + content[2 * 512 + 20 :]):
         with pytest.raises(FileFault, match="is damaged: "):

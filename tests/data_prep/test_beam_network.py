@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep.build import build
+from tests.data_prep.reading import contents
 from tests.namespaces import ip, kill_all, listens, namespace, needs_namespaces, start, wait_for
 
 PORT, POOL_PORT = 8099, 50000
@@ -88,23 +88,12 @@ def job_service(job: str, arguments: list[str], directory: Path) -> Iterator[Non
 
 
 @pytest.fixture
-def settings(tmp_path, build_settings, one_word_documents):
-    """The build of 29 documents in four files."""
-    (tmp_path / "in").mkdir()
-    for i in range(4):
-        (tmp_path / f"in/{i}.txt").write_text("\n\n".join(one_word_documents(29)[i::4]))
-    return build_settings([f"text:{tmp_path}/in/*"], tmp_path / "remote")
-
-
-@pytest.fixture
-def expected(settings, tmp_path, contents):
-    """The files of a local build."""
-    build(settings.model_copy(update={"output_dir": str(tmp_path / "local")}))
-    return contents(tmp_path / "local")
+def settings(source_settings, tmp_path):
+    return source_settings(tmp_path / "data")
 
 
 def test_the_job_service_of_beam_and_a_pool_on_another_machine_write_the_bytes_of_a_local_build(
-    network, settings, build_command, expected, contents, tmp_path
+    network, settings, build_command, expected, tmp_path
 ):
     job, pool, _ = network
     start_pool(pool, tmp_path)
@@ -115,7 +104,7 @@ def test_the_job_service_of_beam_and_a_pool_on_another_machine_write_the_bytes_o
 
 
 def test_a_lost_machine_ends_the_build_in_one_line_and_the_same_command_builds_it_again(
-    network, settings, build_command, expected, contents, tmp_path
+    network, settings, build_command, expected, tmp_path
 ):
     job, *pools = network
     command, log = [*build_command(settings)[1:], *RUNNER], tmp_path / "build.log"

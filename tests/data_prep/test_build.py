@@ -1,168 +1,71 @@
-import bz2
+import re
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import tensorflow as tf
 
 from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import MANIFEST_FILE, Manifest, check_matches
-from electra_tf.data.records import parse_examples
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-
-NUM_DOCUMENTS = 40
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory, one_word_documents):
-    """Two text files, a wikiextractor file and a book. Each document repeats a word that no other has."""
-    directory = tmp_path_factory.mktemp("source")
-    documents = one_word_documents(NUM_DOCUMENTS)
-    (directory / "a.txt").write_text("\n\n".join(documents[:20]))
-    (directory / "b.txt").write_text("\n\n".join(documents[20:25]))
-    (directory / "wiki_00").write_text("".join(f'<doc id="1">\n{text}\n</doc>\n' for text in documents[25:39]))
-    (directory / "novel.txt").write_text(documents[39].replace("\n", "\n\n") + "\n\nunknown")
-    return directory
-
-
-@pytest.fixture(scope="module")
-def settings(source, build_settings):
-    inputs = (f"text:{source}/?.txt", f"wikiextractor:{source}/wiki_*", f"book:{source}/novel.txt")
-    return lambda output_dir, **changes: build_settings(changes.pop("inputs", inputs), output_dir, **changes)
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory, settings):
-    output_dir = tmp_path_factory.mktemp("built") / "data"
-    build(settings(output_dir))
-    return output_dir
-
-
-def examples(data_dir, split: str) -> dict[str, np.ndarray]:
-    """All examples of a split as the trainer reads them, in one batch."""
-    files = [str(data_dir / shard.file) for shard in Manifest.load(data_dir).splits[split].shards]
-    serialized = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
-    return {name: values.numpy() for name, values in parse_examples(tf.constant(serialized), 16).items()}
-
-
-def rows(data_dir, split: str) -> list[list[int]]:
-    """The unpadded ids of all examples of a split."""
-    batch = examples(data_dir, split)
-    lengths = batch["input_mask"].sum(axis=1)
-    return [row[:length].tolist() for row, length in zip(batch["input_ids"], lengths, strict=True)]
+from tests.data_prep.reading import records
+from tests.data_prep.texts import DOCUMENTS, FAULTY
 
 
 def words(data_dir, split: str) -> set[int]:
-    """The ids of all words of a split; each document has one word of its own."""
-    return {token for row in rows(data_dir, split) for token in row if token >= 5}
+    """The numbers of all words of a split; each document has one word of its own."""
+    return {token - 5 for ids, _ in records(data_dir, split) for token in ids if token >= 5}
 
 
 def test_no_document_gives_examples_to_both_splits(data_dir):
     train, held_out = words(data_dir, "train"), words(data_dir, "held_out")
-    assert train and held_out
-    assert not train & held_out
-    assert len(train | held_out) == NUM_DOCUMENTS
+    assert train and held_out and not train & held_out
+    assert train | held_out == set(range(40)) - FAULTY
 
 
-def test_a_raw_dump_and_a_parquet_file_become_tfrecords(tmp_path, build_settings):
-    page = "<page><title>{}</title><ns>{}</ns><revision><text>{}</text></revision></page>\n"
-    pages = page.format("w1", 0, "w2 [[w3|w4]]\n== w5 ==\n* w6 {{lang|fr|w7}}") + page.format("Talk:w1", 1, "w8")
-    (tmp_path / "dump.xml.bz2").write_bytes(bz2.compress(f"<mediawiki>\n{pages}</mediawiki>\n".encode()))
-    pq.write_table(pa.table({"body": ["w9 w10\n\nw11", None, "w12"]}), tmp_path / "rows.parquet")
-    inputs = [f"{tmp_path}/dump*", f"{tmp_path}/*.parquet"]  # the formats are detected
-    manifest = build(build_settings(inputs, tmp_path / "data", held_out_fraction=0.0, text_field="body"))
-    texts = [[token - 5 for token in row if token >= 5] for row in rows(tmp_path / "data", "train")]
-    assert sorted(texts) == [[1, 2, 4, 5, 6, 7], [9, 10, 11], [12]]
-    skipped = {"pages outside the article namespace": 1, "rows without text": 1}
-    assert manifest.counts.num_documents_skipped == skipped
+def test_copies_that_are_kept_are_in_one_split_whatever_the_order_of_the_inputs(source_settings, tmp_path):
+    settings = source_settings(tmp_path / "one", drop_duplicates=False)
+    one = build(settings)
+    other = build(source_settings(tmp_path / "other", drop_duplicates=False, inputs=settings.inputs[::-1]))
+    assert one.splits == other.splits
+    assert (one.counts.num_documents, one.counts.num_documents_duplicate) == (36 + 5, 0)
+    assert one.counts.num_tokens_kept == one.counts.num_tokens_read
+    assert not words(tmp_path / "one", "train") & words(tmp_path / "one", "held_out")
 
 
-def test_a_copy_of_a_file_is_dropped_or_kept_in_the_same_split(data_dir, source, tmp_path, settings):
-    for name, of in ("aa", "bb", "ca", "db"):
-        (tmp_path / f"{name}.txt").write_bytes((source / f"{of}.txt").read_bytes())
-    inputs = [f"text:{tmp_path}/[ac].txt", f"text:{tmp_path}/[bd].txt", *settings(tmp_path).inputs[1:]]
-    manifest = build(settings(tmp_path / "data", inputs=inputs))
-    assert manifest.counts.num_documents_duplicate == 25
-    assert rows(tmp_path / "data", "train") == rows(data_dir, "train")
-    manifest = build(settings(tmp_path / "kept", inputs=inputs, drop_duplicates=False))
-    assert (manifest.counts.num_documents, manifest.counts.num_documents_duplicate) == (NUM_DOCUMENTS + 25, 0)
-    assert not words(tmp_path / "kept", "train") & words(tmp_path / "kept", "held_out")
-
-
-@pytest.mark.parametrize(("drop_duplicates", "num_documents"), [(True, 1), (False, 3)])
-def test_the_order_of_the_inputs_does_not_matter_where_equal_lines_are_cut_in_two_ways(
-    tmp_path, settings, drop_duplicates, num_documents
-):
-    # The lines of `text` are sentences, those of a wiki article are paragraphs. The borders of A and B differ.
-    text = "\n".join(" ".join([f"W{i} w{i + 1} w{i}."] * 5) for i in range(9))
-    (tmp_path / "a.txt").write_text(text)
-    (tmp_path / "wiki_00").write_text(f'<doc id="1">\n{text}\n</doc>\n' * 2)
-    inputs = [f"text:{tmp_path}/a.txt", f"wikiextractor:{tmp_path}/wiki_00"]
-    changes = {"drop_duplicates": drop_duplicates, "held_out_fraction": 0.0, "sentences": "auto"}
-    one, other = (
-        build(settings(tmp_path / name, inputs=ordered, **changes))
-        for name, ordered in (("one", inputs), ("other", inputs[::-1]))
-    )
-    assert one.splits == other.splits and one.splits["train"].num_documents == num_documents
-    assert one.counts.num_documents_duplicate == 3 - num_documents
-    assert one.counts.num_tokens_kept == num_documents * one.counts.num_tokens_read / 3
-
-
-def test_documents_that_cleaning_drops_are_counted(tmp_path, settings):
+def test_documents_that_cleaning_drops_are_counted(tmp_path, build_settings):
     (tmp_path / "a.txt").write_text("w1 w2\u0007 w3\n\nw4\n\n\u200b\u200b\u200b\u200b\n")
-    changes = {"inputs": [f"text:{tmp_path}/a.txt"], "min_document_characters": 3, "held_out_fraction": 0.0}
-    counts = build(settings(tmp_path / "data", **changes)).counts
+    changes = {"min_document_characters": 3, "held_out_fraction": 0.0}
+    counts = build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
     assert (counts.num_documents_read, counts.num_documents, counts.num_documents_too_short) == (3, 1, 1)
     assert (counts.num_documents_without_tokens, counts.num_control_characters_dropped) == (1, 1)
 
 
-def test_the_second_segment_begins_after_the_first_sep(data_dir):
-    batch = examples(data_dir, "train")
-    num_two_segments = 0
-    for row, mask, segments in zip(batch["input_ids"], batch["input_mask"], batch["segment_ids"], strict=True):
-        first_length = row.tolist().index(3) + 1
-        num_second = mask.sum() - first_length
-        assert segments.tolist() == [0] * first_length + [1] * num_second + [0] * (16 - mask.sum())
-        num_two_segments += num_second > 0
-    assert 0 < num_two_segments < len(batch["input_ids"])
-
-
 def test_the_counts_of_the_manifest_agree_with_the_shards(data_dir):
     manifest = Manifest.load(data_dir)
-    assert manifest.counts.num_documents == NUM_DOCUMENTS
-    assert manifest.counts.num_unknown_tokens == 1
+    counts = manifest.counts
+    assert (counts.num_documents, counts.num_documents_duplicate) == (36, 5)
+    assert counts.num_unknown_tokens == 2 * 10 + 1  # the stops of document 38 and of its copy; a word
     num_kept = 0
     for name, split in manifest.splits.items():
-        ids = rows(data_dir, name)
-        assert split.num_examples == len(ids) == sum(shard.num_examples for shard in split.shards)
-        assert split.num_tokens == sum(map(len, ids))
-        num_kept += sum(token not in (2, 3) for row in ids for token in row)
-    assert manifest.counts.num_tokens_kept == manifest.counts.num_tokens_read == num_kept
-    assert manifest.counts.num_tokens_dropped == 0
-    assert sum(split.num_documents for split in manifest.splits.values()) == NUM_DOCUMENTS
-    ids = [token for row in rows(data_dir, "train") for token in row]
-    assert list(manifest.token_counts) == np.bincount(ids, minlength=manifest.vocab_size).tolist()
-    assert sum(manifest.token_counts) == manifest.splits["train"].num_tokens
+        examples = [ids for ids, _ in records(data_dir, name)]
+        assert split.num_examples == len(examples) == sum(shard.num_examples for shard in split.shards)
+        assert split.num_tokens == sum(map(len, examples))
+        num_kept += sum(token not in (2, 3) for ids in examples for token in ids)
+    num_copied = sum(len(DOCUMENTS[i].split()) for i in (12, 21, 22, 33)) + 30
+    assert counts.num_tokens_kept == counts.num_tokens_read - num_copied == num_kept
+    assert counts.num_tokens_dropped == 0
+    assert sum(split.num_documents for split in manifest.splits.values()) == 36
+    tokens = [token for ids, _ in records(data_dir, "train") for token in ids]
+    assert list(manifest.token_counts) == np.bincount(tokens, minlength=manifest.vocab_size).tolist()
 
 
 def test_the_manifest_names_inputs_without_their_directory_and_matches_its_vocabulary(data_dir, source):
     manifest = Manifest.load(data_dir)
-    inputs = [("text", "a.txt"), ("text", "b.txt"), ("wikiextractor", "wiki_00"), ("book", "novel.txt")]
-    assert [(file.format, file.name) for file in manifest.inputs] == inputs
+    names = [f"{file.format} {file.name}" for file in manifest.inputs]
+    assert names[:5] == ["wikipedia a.xml", "jsonl b.jsonl", "text c.txt", "text e.txt", "text f.txt"]
+    assert names[5:] == ["wikiextractor d.wiki", "book g.book", "parquet h.parquet", "arrow i.arrow"]
     assert str(source) not in (data_dir / MANIFEST_FILE).read_text()
     check_matches(manifest, vocabulary=Vocabulary.load(data_dir / "vocab.txt"), max_seq_length=16)
-
-
-@pytest.mark.parametrize(("unit_bytes", "num_processes"), [(1, 1), (100, 1), (150, 2), (700, 1)])
-def test_any_size_of_units_and_number_of_processes_gives_the_same_bytes(
-    data_dir, tmp_path, monkeypatch, settings, unit_bytes, num_processes, contents
-):
-    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", unit_bytes)
-    monkeypatch.setattr("data_prep.store._RUN_BYTES", unit_bytes)
-    build(settings(tmp_path / "data", num_processes=num_processes))
-    assert contents(tmp_path / "data") == contents(data_dir)
 
 
 @pytest.mark.parametrize(
@@ -174,40 +77,26 @@ def test_any_size_of_units_and_number_of_processes_gives_the_same_bytes(
         ({"work_dir": "gs://bucket"}, "needs work_dir=DIRECTORY, a local directory"),
     ],
 )
-def test_settings_that_give_no_data_set_are_refused_and_nothing_is_written(tmp_path, settings, changes, message):
+def test_settings_that_give_no_data_set_are_refused_and_nothing_is_written(tmp_path, source_settings, changes, message):
     with pytest.raises(UserError, match=message):
-        build(settings(tmp_path / "data").model_copy(update=changes))
+        build(source_settings(tmp_path / "data").model_copy(update=changes))
     assert not (tmp_path / "data").exists() or list((tmp_path / "data").iterdir()) == []
 
 
-def test_a_data_set_of_other_settings_is_refused_with_the_difference(data_dir, settings):
-    with pytest.raises(UserError, match="another examples"):
-        build(settings(data_dir, examples="authors"))
-
-
-@pytest.fixture
-def long_line_settings(tmp_path, settings):
-    """`(n)`: settings for two documents with one line each, of n and 2 tokens, of which 14 and 2 fit into examples."""
-
-    def make(num_tokens: int, **more):
+def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_cut(tmp_path, build_settings, caplog):
+    def build_lines(num_tokens: int, **changes):
+        """Two documents with one line each, of `num_tokens` and 2 tokens, of which 14 and 2 fit into examples."""
         (tmp_path / "a.txt").write_text(" ".join(f"w{i % 7}" for i in range(num_tokens)) + "\n\nw8 w9\n")
-        changes = {"inputs": [f"text:{tmp_path}/a.txt"], "held_out_fraction": 0.0}
-        return settings(tmp_path / "data", **changes, **more)
+        changes = {"held_out_fraction": 0.0, "overwrite": True, **changes}
+        return build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
 
-    return make
-
-
-def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_cut(long_line_settings, caplog):
     with caplog.at_level("INFO"):
-        build(long_line_settings(30, examples="authors"))
+        build_lines(30, examples="authors")
     assert "(50 %) that exceeded an example; examples=carry keeps them" in caplog.text
-    counts = build(long_line_settings(30, overwrite=True)).counts
+    counts = build_lines(30)
     assert (counts.num_tokens_kept, counts.num_tokens_dropped) == (32, 0)
-
-
-def test_the_authors_rule_is_refused_where_it_keeps_less_than_half(long_line_settings):
     with pytest.raises(UserError, match="only 16 of 33 tokens .*examples=authors"):
-        build(long_line_settings(31, examples="authors"))
+        build_lines(31, examples="authors")
 
 
 @pytest.mark.parametrize(
@@ -221,9 +110,11 @@ def test_the_authors_rule_is_refused_where_it_keeps_less_than_half(long_line_set
         (["w2 " * 3000, *(f"w{i}" for i in range(20))], 0.25, True),
     ],
 )
-def test_a_warning_says_that_less_is_held_out_than_asked_for(tmp_path, settings, caplog, texts, fraction, is_warned):
+def test_a_warning_says_that_less_is_held_out_than_asked_for(
+    tmp_path, build_settings, caplog, texts, fraction, is_warned
+):
     (tmp_path / "a.txt").write_text("\n\n".join(texts))
-    build(settings(tmp_path / "data", inputs=[f"text:{tmp_path}/a.txt"], held_out_fraction=fraction))
+    build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=fraction))
     assert (f"held_out_fraction={fraction:g} asked for" in caplog.text) == is_warned
 
 
@@ -251,40 +142,41 @@ def test_what_libraries_clean_is_in_the_manifest_and_the_closing_lines(tmp_path,
     english = "The house stood on a hill above the river, a cafÃ© beside it, and nobody had lived in it since the war."
     (tmp_path / "a.txt").write_text(f"{german}\n\n{english}\n")
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    vocabulary = [*SPECIAL_TOKENS, *letters, *("##" + letter for letter in letters), *",."]
-    (tmp_path / "letters.txt").write_text("\n".join(vocabulary))
-    changes = {
-        "vocab_file": str(tmp_path / "letters.txt"),
-        "held_out_fraction": 0.0,
-        "fix_mojibake": True,
-        "drop_other_languages": True,
-    }
+    vocab_file = tmp_path / "letters.txt"
+    vocab_file.write_text("\n".join([*SPECIAL_TOKENS, *letters, *("##" + letter for letter in letters), *",."]))
+    changes = {"vocab_file": str(vocab_file), "held_out_fraction": 0.0}
+    changes |= {"fix_mojibake": True, "drop_other_languages": True}
     with caplog.at_level("INFO"):
         counts = build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
     assert counts.num_documents == counts.num_documents_in_other_languages == counts.num_documents_mojibake_fixed == 1
     assert "left out: 1 in other languages" in caplog.text
 
 
+PROTEINS = [("MKVLAT" * number)[:-1] for number in range(30, 40)]  # 179 to 233 amino acids; six have over 200
+
+
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
         ("w1 " * 99 + "unheard", ""),
-        ("w1 " * 65 + "unheard", "1.5 % of the tokens are [UNK]"),
+        ("w1 " * 65 + "unheard", "1.5 % of the tokens are .UNK"),
         (("w1" + " " * 2_100_000 + "w2\n") * 2, "1 cuts in documents of over 4 Mi characters"),
         ("w1 w2 w3\0", ""),
         ("\n\n".join(["w1 w2"] * 30 + ["w5 " * 30]), "30 of 31 documents are shorter than min_document_characters=6"),
+        (f"{PROTEINS[-1]} w1, {PROTEINS[-2]}\n" + "w1 w2 w3\n" * 99, "34.0 % of the characters .* 2 words"),
+        ("w1_w2 w3 w4_w5 w6\n" * 9, "the mark _;"),
     ],
+    ids=lambda text: text[:20],
 )
 def test_a_text_that_is_probably_not_what_the_user_thinks_gives_a_warning(
-    tmp_path, build_settings, caplog, text, warning
+    tmp_path, build_settings, vocab_file, caplog, text, warning
 ):
     (tmp_path / "a.txt").write_text(text)
-    changes = {"held_out_fraction": 0.0, "min_document_characters": 6}
+    with open(vocab_file) as file:
+        (tmp_path / "vocab.txt").write_text(file.read() + "_\n")
+    changes = {"vocab_file": f"{tmp_path}/vocab.txt", "held_out_fraction": 0.0, "min_document_characters": 6}
     build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes))
-    assert warning in caplog.text if warning else caplog.text == ""
-
-
-PROTEINS = [("MKVLAT" * number)[:-1] for number in range(30, 40)]  # 179 to 233 amino acids; six have over 200
+    assert re.search(warning, caplog.text) if warning else caplog.text == ""
 
 
 @pytest.mark.parametrize(
@@ -299,17 +191,3 @@ def test_text_of_which_most_characters_are_unknown_is_an_error(tmp_path, build_s
     with pytest.raises(UserError, match=error):
         build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0))
     assert not (tmp_path / "data" / MANIFEST_FILE).exists()
-
-
-def test_long_words_are_counted_with_their_characters(tmp_path, build_settings, caplog):
-    (tmp_path / "a.txt").write_text(f"{PROTEINS[-1]} w1, {PROTEINS[-2]}\n" + "w1 w2 w3\n" * 99)
-    build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0))
-    assert "34.0 % of the characters" in caplog.text and "2 words" in caplog.text
-
-
-def test_a_mark_that_is_over_a_tenth_of_the_tokens_is_named(tmp_path, build_settings, caplog):
-    (tmp_path / "a.txt").write_text("w1_w2 w3 w4_w5 w6\n" * 9)
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *(f"w{i}" for i in range(9)), "_"]))
-    changes = {"vocab_file": str(tmp_path / "vocab.txt"), "held_out_fraction": 0.0}
-    build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes))
-    assert "the mark _;" in caplog.text

@@ -9,14 +9,12 @@ from data_prep.directory import open_output
 from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 
-OWN_FILES = ["manifest.json", "train-00000-of-00001.tfrecord", "vocab.txt"]
+SHARD = "train-00000-of-00001.tfrecord"
 BUILD_DIR = ".electra_tf_build"
 PARTIAL = f"{7:032x}.partial"
-CONFIGURATION = {
-    "seed": 1,
-    "sentences": "line",
-    "inputs": [{"format": "text", "name": "a.txt", "num_bytes": 7, "modified": "12"}],
-}
+INPUT = {"format": "text", "name": "a.txt", "num_bytes": 7, "modified": "12"}
+CONFIGURATION = {"seed": 1, "sentences": "line", "inputs": [INPUT]}
+OTHER_SIZE = {**CONFIGURATION, "inputs": [{**INPUT, "num_bytes": 8}]}
 
 
 @pytest.fixture
@@ -24,10 +22,10 @@ def output_dir(tmp_path):
     """A directory with an earlier build and a file of the user's."""
     directory = tmp_path / "data"
     directory.mkdir()
-    for name in [*OWN_FILES, "mine.txt"]:
+    for name in ["mine.txt", "vocab.txt", SHARD]:
         (directory / name).write_text(name)
     sha256 = hashlib.sha256(b"vocab.txt").hexdigest()
-    (directory / "manifest.json").write_text(json.dumps({"vocab_sha256": sha256, "file": OWN_FILES[1]}))
+    (directory / "manifest.json").write_text(json.dumps({"vocab_sha256": sha256, "file": SHARD}))
     return directory
 
 
@@ -51,7 +49,7 @@ def names(directory) -> list[str]:
     ("directory", "source", "overwrite", "message"),
     [
         ("data", "", False, "output_dir=.*data is not empty"),
-        ("data", f"data/{OWN_FILES[1]}", True, f"has the input .*{OWN_FILES[1]}"),
+        ("data", f"data/{SHARD}", True, f"has the input .*{SHARD}"),
         ("link", "words.txt", True, "has the input .*words.txt"),
     ],
 )
@@ -67,9 +65,11 @@ def test_a_directory_whose_files_are_needed_is_refused_and_stays(
     assert names(output_dir) == before
 
 
-def test_overwriting_removes_an_earlier_build_and_no_other_files(output_dir):
-    with open_output(settings(output_dir, overwrite=True), CONFIGURATION, [output_dir / "mine.txt"]):
-        assert names(output_dir) == [BUILD_DIR, "mine.txt"]
+@pytest.mark.parametrize("content", [b"", b"..input_ids..segment_lengths.."])
+def test_overwriting_removes_an_earlier_build_and_shards_of_a_killed_one_and_no_other_files(output_dir, content):
+    (output_dir / "train-00000-of-00004.tfrecord").write_bytes(content)
+    open_it(output_dir, overwrite=True, sources=[output_dir / "mine.txt"])
+    assert names(output_dir) == [BUILD_DIR, "mine.txt"]
 
 
 @pytest.mark.parametrize(
@@ -95,16 +95,6 @@ def test_overwriting_refuses_a_directory_with_a_file_of_a_name_of_ours_that_no_b
     assert names(output_dir) == before and (output_dir / name).read_text() == content
 
 
-@pytest.mark.parametrize("content", [b"", b"..input_ids..segment_lengths.."])
-def test_overwriting_removes_the_shards_of_a_killed_build(tmp_path, content):
-    (tmp_path / "train-00000-of-00004.tfrecord").write_bytes(content)
-    open_it(tmp_path, overwrite=True)
-    assert names(tmp_path) == [BUILD_DIR]
-
-
-OTHER_SIZE = {**CONFIGURATION, "inputs": [{**CONFIGURATION["inputs"][0], "num_bytes": 8}]}
-
-
 @pytest.mark.parametrize(
     ("configuration", "inputs", "version", "difference"),
     [
@@ -128,11 +118,10 @@ def test_an_unfinished_build_of_another_command_is_refused_with_the_difference(
 def test_partial_files_are_removed_and_shards_too_when_the_input_files_have_changed(tmp_path, configuration):
     open_it(tmp_path)
     (tmp_path / BUILD_DIR / f"unit-000001.{PARTIAL}").mkdir()
-    shard = "train-00000-of-00001.tfrecord"
-    for path in (f"train-00000-of-00002.tfrecord.{PARTIAL}", f"{BUILD_DIR}/{shard}.json", shard):
+    for path in (f"train-00000-of-00002.tfrecord.{PARTIAL}", f"{BUILD_DIR}/{SHARD}.json", SHARD):
         (tmp_path / path).write_text("segment_lengths")
     open_it(tmp_path, configuration)
-    kept = [shard] if configuration is CONFIGURATION else []
+    kept = [SHARD] if configuration is CONFIGURATION else []
     assert names(tmp_path) == [BUILD_DIR, *kept]
     assert names(tmp_path / BUILD_DIR) == ["configuration.json", *(f"{name}.json" for name in kept), "unit-000000"]
 

@@ -2,16 +2,13 @@
 
 import json
 import random
-import unicodedata
 
 import pytest
-import tensorflow as tf
 
-from data_prep.counts import ReadCounts
+from data_prep.counts import ReadCounts, total_of
 from data_prep.documents import Document, Origin, clean_documents, read_or_skip
 from electra_tf.data.manifest import DatasetSettings
-from electra_tf.text.normalization import BasicTokenizer
-from electra_tf.text.vocabulary import BERT_TEXT, SPECIAL_TOKENS, WordPieceVocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
 MOJIBAKE, FIXED = {"fix_mojibake": True}, {"num_documents_mojibake_fixed": 1}
@@ -35,6 +32,7 @@ def clean(*lines, min_document_characters=1, **settings):
         *(([f"a{each}b"], {}, ["a b"], {}) for each in "\x0b\x0c\x1c\x1d\x1e\x1f\x85"),
         (["a\0b\ufffd"], {"drop_control_characters": False}, ["a\0b\ufffd"], {}),
         (["a\tb\rc\r"], {}, ["a b c"], {}),
+        (["ab", "\u00e9cd"], {"min_document_characters": 5}, ["ab", "\u00e9cd"], {}),
         # With its layout, a line begins with the white space before it.
         (
             ["\ta\tb", "\n\n  c\x01\x0c"],
@@ -57,39 +55,36 @@ def test_lines_are_cleaned_and_changes_are_counted(lines, settings, cleaned, cou
     assert clean(*lines, **settings) == (cleaned, ReadCounts(num_documents_read=1, **counts))
 
 
-@pytest.mark.parametrize(("min_document_characters", "is_sound"), [(0, True), (5, True), (6, False)])
-def test_documents_below_the_minimum_length_are_left_out(min_document_characters, is_sound):
-    lines, counts = clean("ab\0", f"{DECOMPOSED[3:]}cd", min_document_characters=min_document_characters)
-    assert lines == (["ab", "\u00e9cd"] if is_sound else None)
-    assert counts.num_documents_too_short == (0 if is_sound else 1)
-
-
 ENGLISH = "The house stood on a hill above the river, and nobody had lived in it since the end of the war."
 GERMAN = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des Krieges wohnte niemand mehr darin."
 
 
 @pytest.mark.parametrize(
-    ("lines", "language", "is_kept"),
+    ("lines", "settings", "counter"),
     [
-        ([ENGLISH], "en", True),
-        ([ENGLISH], "simple", True),
-        ([GERMAN], "en", False),
-        ([GERMAN], "de", True),
-        # The middle decides.
-        ([*[ENGLISH] * 20, *[GERMAN] * 12, *[ENGLISH] * 20], "de", True),
+        (["ab\0", f"{DECOMPOSED[3:]}cd"], {"min_document_characters": 6}, "num_documents_too_short"),  # of 5
+        *((lines, {"min_document_characters": 0}, "num_documents_too_short") for lines in ([], ["\x01", "\ufffd\t"])),
+        ([GERMAN], {"language": "en", "drop_other_languages": True}, "num_documents_in_other_languages"),
     ],
 )
-def test_documents_in_another_language_are_left_out(lines, language, is_kept):
+def test_documents_too_short_or_in_another_language_are_left_out(lines, settings, counter):
+    cleaned, counts = clean(*lines, **settings)
+    assert (cleaned, getattr(counts, counter)) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("lines", "language"),
+    [
+        ([ENGLISH], "en"),
+        ([ENGLISH], "simple"),
+        ([GERMAN], "de"),
+        # The middle decides.
+        ([*[ENGLISH] * 20, *[GERMAN] * 12, *[ENGLISH] * 20], "de"),
+    ],
+)
+def test_documents_in_the_language_stay(lines, language):
     cleaned, counts = clean(*lines, language=language, drop_other_languages=True)
-    assert cleaned == (lines if is_kept else None)
-    assert counts.num_documents_in_other_languages == (0 if is_kept else 1)
-
-
-@pytest.mark.parametrize("lines", [[], ["\x01", "\ufffd\t"]])
-def test_a_document_without_characters_is_always_left_out(lines):
-    cleaned, counts = clean(*lines, min_document_characters=0)
-    assert cleaned is None
-    assert counts.num_documents_too_short == 1
+    assert (cleaned, counts) == (lines, ReadCounts(num_documents_read=1))
 
 
 def test_dropping_control_characters_changes_no_token():
@@ -103,20 +98,6 @@ def test_dropping_control_characters_changes_no_token():
     assert tokenizer.tokenize(cleaned).to_list() == tokenizer.tokenize(lines).to_list()
 
 
-def test_nfc_changes_no_word_if_accents_are_stripped():
-    characters = [chr(code_point) for code_point in range(0x110000) if not 0xD800 <= code_point <= 0xDFFF]
-    changed = [text for text in characters if not unicodedata.is_normalized("NFC", text)]
-    changed += [unicodedata.normalize("NFD", text) for text in characters if unicodedata.decomposition(text)]
-    basic_tokenizer = BasicTokenizer(BERT_TEXT)
-    words, _, rows, *_ = basic_tokenizer.words(tf.constant(changed))
-    composed_words, _, composed_rows, *_ = basic_tokenizer.words(
-        tf.constant([unicodedata.normalize("NFC", text) for text in changed])
-    )
-    assert len(changed) > 2000
-    assert words.numpy().tolist() == composed_words.numpy().tolist()
-    assert rows.numpy().tolist() == composed_rows.numpy().tolist()
-
-
 def test_the_first_unreadable_document_does_not_depend_on_the_order_of_work():
     def unreadable(*places):
         counts = ReadCounts(num_documents_read=5)
@@ -125,16 +106,11 @@ def test_the_first_unreadable_document_does_not_depend_on_the_order_of_work():
         return json.loads(json.dumps(vars(counts)))
 
     parts = [unreadable(("a.xml", 7)), unreadable(("a.xml", 100), ("a.xml", 0)), unreadable(("b.xml", 300))]
-    totals = []
-    for order in (parts, parts[::-1]):
-        total = ReadCounts()
-        for counts in order:
-            total.add(ReadCounts.from_json(counts))
-        totals.append(total)
-    assert totals[0] == totals[1]
-    path, offset, description = totals[0].faulty_records["unreadable"][0]
+    one, other = (total_of(map(ReadCounts.from_json, order)) for order in (parts, parts[::-1]))
+    assert one == other
+    path, offset, description = one.faulty_records["unreadable"][0]
     assert (path, offset) == ("a.xml", 0) and description.startswith("Page 0 (ValueError: ") and "x0" in description
-    assert totals[0].num_documents_skipped == {"unreadable": 4}
+    assert one.num_documents_skipped == {"unreadable": 4}
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])

@@ -1,5 +1,7 @@
 """The refusal of default settings that damage a text's script."""
 
+import contextlib
+
 import pytest
 
 from data_prep.inputs import BuildInputs, require_readable
@@ -30,15 +32,21 @@ def check(tmp_path, build_settings):
     return check
 
 
-@pytest.mark.parametrize(("flags", "named"), [({}, "--no-strip_accents"), ({"lower_case": False}, "--no-isolate_cjk")])
-def test_a_default_that_damages_the_text_is_refused(check, flags, named):
-    with pytest.raises(UserError, match=named):
-        check(JAPANESE, **flags)
-
-
-@pytest.mark.parametrize("strip_accents", [True, False])
-def test_what_the_user_gives_is_accepted(check, strip_accents):
-    check(JAPANESE, strip_accents=strip_accents, isolate_cjk=False)
+@pytest.mark.parametrize(
+    ("texts", "flags", "named"),
+    [
+        ([JAPANESE], {}, "--no-strip_accents"),
+        ([JAPANESE], {"lower_case": False}, "--no-isolate_cjk"),
+        ([ENGLISH] * 16 + [JAPANESE] * 16, {}, "strip_accents"),  # files throughout the input are sampled
+        # What the user gives is accepted, and text without a character.
+        ([JAPANESE], {"strip_accents": True, "isolate_cjk": False}, None),
+        ([JAPANESE], {"strip_accents": False, "isolate_cjk": False}, None),
+        ([" \n"], {}, None),
+    ],
+)
+def test_a_default_that_damages_the_text_is_refused(check, texts, flags, named):
+    with pytest.raises(UserError, match=named) if named else contextlib.nullcontext():
+        check(*texts, **flags)
 
 
 def test_a_vocabulary_that_states_its_settings_is_accepted(tmp_path, check):
@@ -58,21 +66,12 @@ def test_a_build_warns_of_words_that_lower_case_merges_unless_it_is_given(check,
     assert ("3 distinct words are 2 after" in caplog.text) == (flags.get("lower_case") is not False)
 
 
-def test_files_throughout_the_input_are_sampled(check):
-    with pytest.raises(UserError, match="strip_accents"):
-        check(*[ENGLISH] * 16, *[JAPANESE] * 16)
-
-
 def test_a_faulty_file_counts_once(tmp_path, build_settings):
     (tmp_path / "a.txt").write_bytes(b'{"a": 1}' * 9 + b"\0\1\2" * 9)
     (tmp_path / "b.txt").write_text(ENGLISH * 9, "utf-8")
     settings = build_settings((f"text:{tmp_path}/*.txt",), tmp_path / "data")
     with pytest.raises(UserError, match=f"1 files with {100 * 99 / (99 + 9 * len(ENGLISH)):.3g} % of the bytes"):
         require_readable(find_files(settings.inputs), settings)
-
-
-def test_an_input_without_text_has_no_unknown_characters(check):
-    check(" \n")
 
 
 def test_near_copies_are_not_compared_if_copies_stay(build_settings):

@@ -6,32 +6,23 @@ import pytest
 
 from data_prep.segments import authors_segments, carried_segments
 
-# Scripted draws: no short target; two segments; a line that crosses the middle goes to B, or to A; one segment.
-LONG_TARGET = 0.99
-SHORT_TARGET = 0.0
-TWO_SEGMENTS = 0.99
-TO_B = 0.99
-TO_A = 0.0
-SINGLE_SEGMENT = 0.0
+# Scripted draws: no short target, two segments, a line that crosses the middle goes to B; and the opposites.
+LONG_TARGET = TWO_SEGMENTS = TO_B = 0.99
+SHORT_TARGET = TO_A = SINGLE_SEGMENT = 0.0
 
 
 class ScriptedSource:
     """Returns the scripted numbers in order and fails after the last one."""
 
     def __init__(self, *numbers: float):
-        self._numbers = list(numbers)
+        self.left = list(numbers)
 
     def random(self) -> float:
-        return self._numbers.pop(0)
+        return self.left.pop(0)
 
     def randint(self, a: int, b: int) -> int:
-        number = self._numbers.pop(0)
-        assert a <= number <= b
-        return int(number)
-
-    @property
-    def is_used_up(self) -> bool:
-        return not self._numbers
+        assert a <= self.left[0] <= b
+        return int(self.random())
 
 
 def splits(*lengths: int) -> list[int]:
@@ -92,7 +83,7 @@ def ids(first: int, last: int) -> list[int]:
 def test_what_exceeds_an_example_begins_the_next(lengths, draws, examples):
     source = ScriptedSource(*draws)
     assert tokens(carried_segments(splits(*lengths), 13, source)) == examples
-    assert source.is_used_up
+    assert source.left == []
 
 
 @pytest.mark.parametrize("max_seq_length", [8, 9, 32, 127])
@@ -105,11 +96,3 @@ def test_carrying_keeps_every_token_in_order_and_all_but_few_examples_full(max_s
     assert min(free) == 0 and all(first for first, _ in examples)
     # One in twenty has a short target; of 200 or more examples, 12 % is over four standard deviations.
     assert sum(map(bool, free[:-1])) < 0.12 * len(examples)
-
-
-def test_a_document_in_a_batch_has_the_examples_that_it_has_alone():
-    alone = tokens(carried_segments([0, 30, 32, 49], 16, random.Random(3)))
-    in_batch = tokens(carried_segments([13, 43, 45, 62], 16, random.Random(3)))
-    assert [[[token - 13 for token in segment] for segment in example] for example in in_batch] == [
-        list(example) for example in alone
-    ]

@@ -1,29 +1,22 @@
 import bz2
 import gzip
 import lzma
-import re
 
+import fsspec
 import pytest
 
 from data_prep.sources import find_files
 from electra_tf.config.errors import UserError
+from tests.data_prep.texts import tar
 
 WIKIPEDIA = b'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">\n'
 WIKIEXTRACTOR = b'<doc id="12" url="u" title="t">\nt\n</doc>\n'
 
 
-def write(directory, **contents: str):
-    """Files NAME.txt with these contents."""
-    for name, content in contents.items():
-        (directory / f"{name}.txt").write_text(content)
-    return directory
-
-
 def test_names_are_relative_to_the_fixed_part_of_the_glob_and_sorted(tmp_path):
-    (tmp_path / "B").mkdir()
-    (tmp_path / "A").mkdir()
-    write(tmp_path / "B", first="x")
-    write(tmp_path / "A", second="xy")
+    for name, content in {"B/first.txt": "x", "A/second.txt": "xy"}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(content)
     files = find_files([f"text:{tmp_path}/*/*.txt"])
     assert [(file.name, file.num_bytes) for file in files] == [("A/second.txt", 2), ("B/first.txt", 1)]
 
@@ -48,10 +41,7 @@ def test_a_path_may_have_a_colon(tmp_path):
 )
 def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs, message):
     for name, content in files.items():
-        if isinstance(content, bytes):
-            (tmp_path / name).write_bytes(content)
-        else:
-            (tmp_path / name).symlink_to(content)
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         find_files([text.format(tmp_path) for text in inputs.split(" ")])
 
@@ -75,29 +65,20 @@ def test_a_format_is_detected_from_the_content(tmp_path, content, format_name, c
     assert file.format == format_name
 
 
-def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path, tar):
+def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path):
     subset = lzma.compress(tar({"1.txt": b"Some text"}))
     (tmp_path / "all.tar").write_bytes(tar({"openwebtext/urlsf_subset00-1_data.xz": subset}))
     (file,) = find_files([f"{tmp_path}/all.tar"])
     assert file.format == "openwebtext"
 
 
-@pytest.mark.parametrize(
-    ("format_name", "content", "complaint"),
-    [
-        ("text", b"a\0b\0c\0d", "is not text: byte 0x00 at offset 1"),
-        ("text", b"PAR1\x15\x04", "parquet:GLOB"),
-    ],
-)
-def test_content_of_another_format_is_a_fault_that_names_the_file(tmp_path, format_name, content, complaint):
-    (tmp_path / "a").write_bytes(gzip.compress(content))
-    (file,) = find_files([f"{format_name}:{tmp_path}/a"])
-    assert re.search(complaint, str(file.fault))
+def test_content_of_another_format_is_a_fault_that_names_the_file(tmp_path):
+    (tmp_path / "a").write_bytes(gzip.compress(b"a\0b\0c\0d"))
+    (file,) = find_files([f"text:{tmp_path}/a"])
+    assert "is not text: byte 0x00 at offset 1" in str(file.fault)
 
 
 def test_a_remote_file_is_found_and_named(tmp_path):
-    import fsspec
-
     filesystem = fsspec.filesystem("memory")
     filesystem.pipe("/source_files/en/a.xml.bz2", bz2.compress(WIKIPEDIA))
     (file,) = find_files(["memory://source_files/*/*.bz2"])

@@ -1,5 +1,5 @@
 import hashlib
-from itertools import accumulate, permutations
+from itertools import permutations
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,10 +24,10 @@ from electra_tf.data.records import ExampleSerializer
 ONLY = ShardRange("train", 0, 1)
 
 
-def example(key: int, text: bytes, *, split="train", is_first=True) -> tuple[str, ExampleBatch]:
-    """An example without B whose token ids are the bytes of `text`."""
-    entry = (key, 0, len(text), len(text), is_first, key)
-    return split, ExampleBatch(np.array([entry], ENTRY), np.frombuffer(text, np.uint8))
+def example(key: int, first: bytes, second=b"", *, split="train", is_first=True, is_split=False):
+    """The split, and an example whose token ids are the bytes of two segments, of a document that was split."""
+    entry = (key, 0, len(first + second), len(first), is_first, key & ~1 | is_split)
+    return split, ExampleBatch(np.array([entry], ENTRY), np.frombuffer(first + second, np.uint8))
 
 
 def write_spills(directory, *units: list[tuple[str, ExampleBatch]]) -> list:
@@ -58,12 +58,8 @@ def test_a_shard_is_an_equal_range_of_keys(key, index):
 
 def test_a_split_gets_a_shard_for_every_8_mib_of_records_and_an_empty_one_none():
     ranges = shard_ranges({"train": 2**24 + 1, "held_out": 5}, num_train_shards=0)
-    assert [shard.file_name for shard in ranges] == [
-        "train-00000-of-00003.tfrecord",
-        "train-00001-of-00003.tfrecord",
-        "train-00002-of-00003.tfrecord",
-        "held_out-00000-of-00001.tfrecord",
-    ]
+    trained = [f"train-0000{i}-of-00003.tfrecord" for i in range(3)]
+    assert [shard.file_name for shard in ranges] == [*trained, "held_out-00000-of-00001.tfrecord"]
     assert shard_ranges({"train": 1, "held_out": 0}, 0) == [ONLY]
 
 
@@ -117,37 +113,29 @@ def test_a_spill_is_complete_or_absent_on_a_full_disk(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-# (key, token ids of A, of B, whether lines were split) of examples; 2 is [CLS], 3 [SEP].
-NINE = (9, [2, 5, 6, 3], [7, 3], False)
-FOUR = (4, [2, 8, 3], [], False)
-SPLIT_FOUR = (4, [2, 4, 9, 3], [9, 9, 3], True)
+# 2 is [CLS], 3 [SEP].
+NINE = example(9, b"\2\5\6\3", b"\7\3")
+FOUR = example(4, b"\2\x08\3")
+SPLIT_FOUR = example(4, b"\2\4\t\3", b"\t\t\3", is_split=True)
 
 
 def batch(*examples) -> ExampleBatch:
-    ends = accumulate((len(a + b) for _, a, b, _ in examples), initial=0)
-    entries = [
-        (key, begin, len(a + b), len(a), False, 2 * key + is_split)
-        for (key, a, b, is_split), begin in zip(examples, ends, strict=False)
-    ]
-    token_ids = [token_id for _, a, b, _ in examples for token_id in a + b]
-    return ExampleBatch(np.array(entries, ENTRY), np.array(token_ids, np.uint8))
+    return ExampleBatch.concatenate([each for _, each in examples])
 
 
-def contents(examples: ExampleBatch) -> list:
-    """Key, token ids of A and token ids of B of each example, and whether lines were split."""
-    rows = [(row.tolist(), lengths) for row, lengths in examples.rows()]
-    segments = [(row[: lengths[0]], row[lengths[0] : sum(lengths)]) for row, lengths in rows]
-    keys, documents = (examples.entries[name].tolist() for name in ("key", "document"))
-    return [
-        (key, *of_example, number % 2 == 1) for key, of_example, number in zip(keys, segments, documents, strict=True)
-    ]
+def described(examples: ExampleBatch) -> list[tuple[int, int, bytes, list[int]]]:
+    """Key, whether lines were split, token ids and lengths of segments of each example."""
+    pairs = zip(examples.entries, examples.rows(), strict=True)
+    return [(int(entry["key"]), int(entry["document"]) % 2, bytes(row), lengths) for entry, (row, lengths) in pairs]
 
 
 @pytest.mark.parametrize("order", permutations([NINE, FOUR, SPLIT_FOUR, FOUR]))
 def test_examples_are_sorted_by_key_and_those_of_equal_keys_do_not_depend_on_their_order(order):
+    four, nine = (4, 0, b"\2\x08\3", [3]), (9, 0, b"\2\5\6\3\7\3", [4, 2])
+    split_four = (4, 1, b"\2\4\t\3\t\t\3", [4, 3])
     examples = batch(*order).sort()
-    assert contents(examples) == [FOUR, FOUR, SPLIT_FOUR, NINE]
-    assert contents(examples.without_copies()) == [FOUR, SPLIT_FOUR, NINE]
+    assert described(examples) == [four, four, split_four, nine]
+    assert described(examples.without_copies()) == [four, split_four, nine]
 
 
 def test_the_tokens_of_the_examples_are_counted(monkeypatch):

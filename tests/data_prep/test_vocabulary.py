@@ -52,43 +52,56 @@ def test_the_settings_change_the_vocabulary(tmp_path, corpus):
     assert "\u0301" in build(tmp_path, corpus, output="left", **changes)[0].decode()
 
 
-@pytest.mark.parametrize(("changes", "expected"), [({}, "🥺🥲🫠🫩\U00010e80"), ({"unicode": 11}, "🥺")])
-def test_a_new_vocabulary_has_the_characters_after_unicode_11(tmp_path, changes, expected):
-    (tmp_path / "a.txt").write_text("🥺 🥲 🫠 🫩 \U00010e80 a", encoding="utf-8")
-    content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=6 + len(expected), **changes)
-    assert content.decode().split()[5:] == sorted(["a", *expected])
-    assert (report["unicode"], report["coverage"]["num_words"]) == (changes.get("unicode", 18), 1 + len(expected))
+@pytest.mark.parametrize(
+    ("text", "changes", "tokens", "num_words"),
+    [
+        ("🥺 🥲 🫠 🫩 \U00010e80 a", {"vocab_size": 11}, sorted("a🥺🥲🫠🫩\U00010e80"), 6),
+        ("🥺 🥲 🫠 🫩 \U00010e80 a", {"vocab_size": 7, "unicode": 11}, ["a", "🥺"], 2),
+        # Zero-width spaces separate words, joiners stay.
+        (
+            "អ\u200bក ک\u200cت",
+            {"vocab_size": 12, "strip_accents": False},
+            ["ت", "ک", "ក", "អ", "\u200c", "##ت", "##\u200c"],
+            3,
+        ),
+    ],
+)
+def test_a_new_vocabulary_has_the_characters_after_unicode_11_and_joiners(tmp_path, text, changes, tokens, num_words):
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    content, report = build(tmp_path, f"{tmp_path}/a.txt", **changes)
+    assert content.decode().split()[5:] == tokens
+    assert (report["unicode"], report["format_characters"]) == (changes.get("unicode", 18), True)
+    assert report["coverage"]["num_words"] == num_words
 
 
-def test_a_new_vocabulary_separates_at_zero_width_spaces_and_keeps_joiners(tmp_path):
-    (tmp_path / "a.txt").write_text("អ\u200bក ک\u200cت", encoding="utf-8")
-    content, report = build(tmp_path, f"{tmp_path}/a.txt", vocab_size=12, strip_accents=False)
-    assert content.decode().split()[5:] == ["ت", "ک", "ក", "អ", "\u200c", "##ت", "##\u200c"]
-    assert (report["format_characters"], report["coverage"]["num_words"]) == (True, 3)
+@pytest.mark.parametrize(
+    ("lines", "changes", "message"),
+    [
+        (["MKVLAT" * 40] * 7 + ["MKV LAT"] * 3, {"vocab_size": 17}, "7 words .*model=bpe"),
+        (
+            ["มหาวิทยาลัยแห่งนี้ตั้งอยู่ริมแม่น้ำ", "วันนี้อากาศดี เราจึงเดินไปตลาด"],
+            {"vocab_size": 9000, "strip_accents": False},
+            "^(?!.*more text).*model=bpe",
+        ),
+    ],
+)
+def test_words_too_long_for_wordpiece_are_an_error_if_they_are_most_of_the_text(tmp_path, lines, changes, message):
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        build(tmp_path, f"{tmp_path}/a.txt", **changes)
 
 
-def test_long_words_are_an_error_if_they_are_most_of_the_text(tmp_path, caplog):
-    (tmp_path / "a.txt").write_text("\n".join(["MKVLAT" * 40] * 7 + ["MKV LAT"] * 3))
-    with pytest.raises(UserError, match="7 words .*model=bpe"):
-        build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
-    (tmp_path / "a.txt").write_text("\n".join(["MKVLAT" * 40] * 7 + ["MKV LAT"] * 999))
-    build(tmp_path, f"{tmp_path}/a.txt", vocab_size=17)
-    assert "7 words" in caplog.text
-
-
-def test_text_without_spaces_is_not_told_to_give_more_text(tmp_path):
-    (tmp_path / "a.txt").write_text(
-        "\n".join(["มหาวิทยาลัยแห่งนี้ตั้งอยู่ริมแม่น้ำ", "วันนี้อากาศดี เราจึงเดินไปตลาด"]), encoding="utf-8"
-    )
-    with pytest.raises(UserError, match="model=bpe") as refusal:
-        build(tmp_path, f"{tmp_path}/a.txt", vocab_size=9000, strip_accents=False)
-    assert "more text" not in str(refusal.value)
-
-
-def test_a_mark_that_joins_the_parts_of_words_is_named(tmp_path, caplog):
-    (tmp_path / "a.txt").write_text("học_sinh đi đến trường\n" * 9, encoding="utf-8")
-    build(tmp_path, f"{tmp_path}/a.txt", vocab_size=30, strip_accents=False)
-    assert "the mark _;" in caplog.text
+@pytest.mark.parametrize(
+    ("lines", "vocab_size", "named"),
+    [
+        (["MKVLAT" * 40] * 7 + ["MKV LAT"] * 999, 17, "7 words"),
+        (["học_sinh đi đến trường"] * 9, 30, "the mark _;"),
+    ],
+)
+def test_long_words_and_a_mark_that_joins_words_are_named(tmp_path, caplog, lines, vocab_size, named):
+    (tmp_path / "a.txt").write_text("\n".join(lines), encoding="utf-8")
+    build(tmp_path, f"{tmp_path}/a.txt", vocab_size=vocab_size, strip_accents=False)
+    assert named in caplog.text
 
 
 def test_only_the_most_frequent_words_are_trained_on(tmp_path, monkeypatch):

@@ -5,17 +5,13 @@ import pytest
 from data_prep.archives import FileFault, read_errors
 from data_prep.documents import Origin
 from data_prep.readers.tables import read_rows, row_ranges, table_of
-from electra_tf.data.manifest import DatasetSettings
-from tests.data_prep.reading import documents_of
+from tests.data_prep.reading import READER_SETTINGS, lines_of
 
 ROWS = [f"row {i}" for i in range(11)]
+KINDS = pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])
 
 
-def table(texts=ROWS, column="text") -> pa.Table:
-    return pa.table({"id": list(range(len(texts))), column: texts})
-
-
-def write(path, kind: str, content: pa.Table, rows_per_group: int) -> str:
+def write(path, kind: str, content: pa.Table, rows_per_group: int = 2) -> str:
     if kind == "parquet":
         pq.write_table(content, path, row_group_size=rows_per_group)
         return str(path)
@@ -25,29 +21,17 @@ def write(path, kind: str, content: pa.Table, rows_per_group: int) -> str:
     return str(path)
 
 
-def read(path: str, begin=0, end=None, rows_are_sentences=False, counts=None) -> list[list[str]]:
+def read(path: str, begin=0, end=None, rows_are_sentences=False) -> list[list[str]]:
     with read_errors(path), open(path, "rb") as stream:
-        origin = Origin(path, begin)
-        settings = DatasetSettings(lines_per_document=3)
-        items = read_rows(stream, origin, settings, end, rows_are_sentences)
-        return [document.lines for document in documents_of(items, counts)]
-
-
-KINDS = pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])
+        return lines_of(read_rows(stream, Origin(path, begin), READER_SETTINGS, end, rows_are_sentences))
 
 
 @KINDS
 def test_a_row_is_a_document_whose_lines_are_paragraphs(tmp_path, kind):
-    path = write(tmp_path / "a", kind, table(["a\n\nb", "", "c"]), rows_per_group=2)
+    path = write(tmp_path / "a", kind, pa.table({"id": [0, 1, 2], "text": ["a\n\nb", "", "c"]}))
     with open(path, "rb") as stream:
         assert table_of(stream.read(8)) == kind.split()[0]
     assert read(path) == [["a", "b"], ["c"]]
-
-
-@KINDS
-def test_rows_that_are_sentences_are_joined_into_documents(tmp_path, kind):
-    path = write(tmp_path / "a", kind, table(), rows_per_group=4)
-    assert read(path, rows_are_sentences=True) == [ROWS[:3], ROWS[3:6], ROWS[6:9], ROWS[9:]]
 
 
 @KINDS
@@ -56,36 +40,33 @@ def test_rows_that_are_sentences_are_joined_into_documents(tmp_path, kind):
 def test_ranges_of_rows_have_the_documents_of_the_whole_table(
     tmp_path, kind, rows_per_document, are_sentences, unit_bytes
 ):
-    path = write(tmp_path / "a", kind, table(), rows_per_group=2)
+    path = write(tmp_path / "a", kind, pa.table({"id": list(range(11)), "text": ROWS}))
     with open(path, "rb") as stream:
         ranges = row_ranges(stream, unit_bytes, rows_per_document)
     assert [ranges[0][0], ranges[-1][1]] == [0, 11]
-    parts = [read(path, begin, end, are_sentences) for begin, end in ranges]
-    assert [lines for part in parts for lines in part] == read(path, rows_are_sentences=are_sentences)
+    documents = [lines for begin, end in ranges for lines in read(path, begin, end, are_sentences)]
+    assert documents == [ROWS[i : i + rows_per_document] for i in range(0, 11, rows_per_document)]
 
 
 @KINDS
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("columns", "complaint"),
     [
-        (table(column="content"), "no column 'text' of strings.* 'id' of int64, 'content' of string"),
-        (
-            pa.table([pa.array(["a"]), pa.array(["b"])], ["text", "text"]),
-            "or several.* 'text' of string, 'text'",
-        ),
-        (pa.table({"text": [1, 2]}), "'text' of int64"),
+        ({"id": [1], "content": ["a"]}, "no column 'text' of strings.* 'id' of int64, 'content' of string"),
+        ({"text": ["a"], " text": ["b"]}, "or several.* 'text' of string, 'text'"),
+        ({"text": [1, 2]}, "'text' of int64"),
     ],
 )
-def test_a_table_without_a_column_of_strings_is_left_out(tmp_path, kind, content, complaint):
-    path = write(tmp_path / "a", kind, content, rows_per_group=4)
+def test_a_table_without_a_column_of_strings_is_left_out(tmp_path, kind, columns, complaint):
+    content = pa.table(list(map(pa.array, columns.values())), [name.strip() for name in columns])
     with pytest.raises(FileFault, match=complaint):
-        read(path)
+        read(write(tmp_path / "a", kind, content))
 
 
 @pytest.mark.parametrize("column_type", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
 def test_all_string_types_are_read(tmp_path, column_type):
     content = pa.table({"text": pa.array(["a", "b", "a"]).cast(column_type)})
-    assert read(write(tmp_path / "a", "arrow stream", content, rows_per_group=2)) == [["a"], ["b"], ["a"]]
+    assert read(write(tmp_path / "a", "arrow stream", content)) == [["a"], ["b"], ["a"]]
 
 
 def test_a_file_that_is_no_table_is_named_by_its_beginning(tmp_path):

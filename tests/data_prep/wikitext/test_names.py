@@ -1,6 +1,5 @@
 """What templates, links and lists of a wiki become, by its language, its header and a user's file of names."""
 
-import io
 from collections import Counter
 from pathlib import Path
 
@@ -8,14 +7,11 @@ import pytest
 import yaml
 
 from data_prep.counts import ReadCounts
-from data_prep.documents import Origin
-from data_prep.readers.wikipedia import read_wikipedia
 from data_prep.wikitext import names as wiki_names
 from data_prep.wikitext.names import header_of, parsed_names, wiki_of
 from data_prep.wikitext.prose import plain_text
 from electra_tf.config.errors import UserError
-from electra_tf.data.manifest import DatasetSettings
-from tests.data_prep.reading import documents_of
+from tests.data_prep.reading import read
 
 BUILT_IN = Path(wiki_names.__file__).with_name("wikipedia_names.yaml")
 
@@ -53,29 +49,26 @@ def text(wikitext: str, language: str, names: str = "") -> str:
         ("en", "a{{#tag:ref|note|name=x}} b {{IPA|fr|ʃa}} {{IPA|/ʃa/}}", "a b [ʃa] /ʃa/"),
         ("en", "{{nihongo||東京|Tōkyō}}, {{nihongo3|Tower|塔|Tō}}", "Tōkyō (東京), Tō (塔, Tower)"),
         ("en", "10{{sup|6}} 10{{sup|-2}} 1{{sup|st}} 2{{e|6}} {{EUR|5}}", "10^6 10^-2 1st 2×10^6 €5"),
+        # Numbers are written as the wiki does.
+        *(
+            (language, "{{formatnum:1234}} {{formatnum:12345}}", expected)
+            for language, expected in (
+                *(("en", "1,234 12,345"), ("de", "1.234 12.345"), ("fr", "1 234 12 345"), ("pl", "1234 12 345")),
+                *(("ja", "1,234 12,345"), ("ar", "1٬234 12٬345"), ("pt-br", "1 234 12 345")),
+            )
+        ),
+        # Lists of literature are left out.
+        *(
+            (language, f"Text.\n== {heading} ==\n* A. Author: ''Title''.\n== X ==\n* item", "Text.\nX\nitem")
+            for language, heading in (
+                *(("de", "Literatur"), ("fr", "Notes et références"), ("ja", "脚注")),
+                *(("zh", "參考文獻"), ("sv", "Källor")),
+            )
+        ),
     ],
 )
 def test_templates_of_a_wiki_become_what_its_readers_see(language, wikitext, expected):
     assert text(wikitext, language) == expected
-
-
-@pytest.mark.parametrize(
-    ("language", "expected"),
-    [
-        *(("en", "1,234 12,345"), ("de", "1.234 12.345"), ("fr", "1 234 12 345"), ("pl", "1234 12 345")),
-        *(("ja", "1,234 12,345"), ("ar", "1٬234 12٬345"), ("pt-br", "1 234 12 345")),
-    ],
-)
-def test_numbers_are_written_as_the_wiki_does(language, expected):
-    assert text("{{formatnum:1234}} {{formatnum:12345}}", language) == expected
-
-
-@pytest.mark.parametrize(
-    ("language", "heading"),
-    [("de", "Literatur"), ("fr", "Notes et références"), ("ja", "脚注"), ("zh", "參考文獻"), ("sv", "Källor")],
-)
-def test_lists_of_literature_are_left_out(language, heading):
-    assert text(f"Text.\n== {heading} ==\n* A. Author: ''Title''.\n== X ==\n* item", language) == "Text.\nX\nitem"
 
 
 def test_no_template_of_a_wiki_has_two_rules():
@@ -111,9 +104,7 @@ def test_an_old_export_has_no_pages_of_the_namespaces_of_its_header():
     content = header("xx", (4, "Vikipedija"), (100, "Grund Fe"), version="0.5")
     content += page.format("Vikipedija:A") + page.format("grund_fe:A") + page.format("Mars: a film")
     counts = ReadCounts()
-    items = read_wikipedia(io.BytesIO(content.encode()), Origin("a", 0), DatasetSettings())
-    documents = list(documents_of(items, counts))
-    assert [document.lines[0] for document in documents] == ["Mars: a film"]
+    assert [title for title, *_ in read("wikipedia", content, counts)] == ["Mars: a film"]
     assert counts.num_documents_skipped == {"pages outside the article namespace": 2}
 
 
@@ -171,39 +162,31 @@ def test_a_mistake_in_a_file_of_names_is_one_line_that_names_it(content, named):
 
 
 @pytest.mark.parametrize(
-    ("language", "wikitext"),
+    ("wikitext", "expected", "language"),
     [
-        ("de", "kostet {{EUR|5}} im 10{{e}} m"),
-        ("fr", "du {{s}} au {{sp|I}}."),
-        ("ja", "は{{生年月日と年齢}}に"),
-        ("en", "a {{val|5|to|8|u=m}} {{val|5|x}} {{music|segno}} {{bibleverse}} {{rquote|left}} b"),
+        ("born {{when}} {{Foo|x}} in {{foo}} Ulm", {"foo": 2}, "en"),
+        ("a {{foo|b {{bar}} c}} d", {"foo": 1, "bar": 1}, "en"),
+        ("a {{#if:x|y}} {{lc:X}} {{#invoke:Foo|bar}} {{a b: c}}", {"/#if:.*/": 1, "#invoke:foo": 1, "a b: c": 1}, "en"),
+        ("a {{#tag:ref|x {{foo}}}} {{#expr:1}} {{#expr:2}} {{plural:1|a}}", {"/#expr:.*/": 2, "/plural:.*/": 1}, "en"),
+        ("He met {{foo|1}}{{sfn|X|2000}} in Rome. ({{bar|1}}{{efn|n}})", {"foo": 1, "bar": 1}, "en"),
+        ("{{foo|1}} was a town.\n* {{foo|1}} is a town\n* 1990: {{foo|x}} won", {"foo": 3}, "en"),
+        ("{{Use dmy dates|date=May 2020}}{{Short description|x}}A {{foo}}{{DEFAULTSORT:A}}", {"foo": 1}, "en"),
+        ("{{nowrap|b {{foo}}}}, [[d|{{foo}} e]], {{lang|fr|{{foo}}}} {{quote|f {{foo}}}}", {"foo": 4, "lang": 1}, "en"),
+        ("a {{Foo\n| b = c\n}} d", {}, "en"),
+        ("{{foo}}\n\n({{foo}})\n* {{foo}}\n:[[File:a.png]]{{foo}}\n----{{foo}}\n== {{foo}} ==\nb", {}, "en"),
+        ("{{Infobox\n| a = b {{foo}} c\n}}A is\n{|\n| a {{foo}} b\n! c {{foo}} d\n|}", {}, "en"),
+        ("a<ref>b {{foo}} c</ref> d <!-- a {{foo}} b --> {{cite web|a}} e {{citation needed|date=May}} f", {}, "en"),
+        # The arguments do not fit.
+        ("kostet {{EUR|5}} im 10{{e}} m", {"eur": 1, "e": 1}, "de"),
+        ("du {{s}} au {{sp|I}}.", {"s": 1, "sp": 1}, "fr"),
+        ("は{{生年月日と年齢}}に", {"生年月日と年齢": 1}, "ja"),
+        ("a {{val|5|to|8|u=m}} {{val|5|x}} {{bibleverse}} b", {"val": 2, "bibleverse": 1}, "en"),
+        ("a {{music|segno}} {{rquote|left}} b", {"music": 1, "rquote": 1}, "en"),
     ],
 )
-def test_a_template_whose_arguments_do_not_fit_is_counted(language, wikitext):
+def test_templates_without_a_text_inside_lines_are_counted(wikitext, expected, language):
     _, dropped = plain_text(wikitext, wiki_of(b"", language, ""))
-    assert sum(dropped.values()) == wikitext.count("{{")
-
-
-@pytest.mark.parametrize(
-    ("wikitext", "expected"),
-    [
-        ("born {{when}} {{Foo|x}} in {{foo}} Ulm", {"foo": 2}),
-        ("a {{foo|b {{bar}} c}} d", {"foo": 1, "bar": 1}),
-        ("a {{#if:x|y}} {{lc:X}} {{#invoke:Foo|bar}} {{a b: c}}", {"/#if:.*/": 1, "#invoke:foo": 1, "a b: c": 1}),
-        ("a {{#tag:ref|x {{foo}}}} {{#expr:1}} {{#expr:2}} {{plural:1|a|b}}", {"/#expr:.*/": 2, "/plural:.*/": 1}),
-        ("He met {{foo|1}}{{sfn|X|2000}} in Rome. ({{bar|1}}{{efn|n}})", {"foo": 1, "bar": 1}),
-        ("{{foo|1}} was a town.\n* {{foo|1}} is a town\n* 1990: {{foo|x}} won", {"foo": 3}),
-        ("{{Use dmy dates|date=May 2020}}{{Short description|x}}A {{foo}}{{DEFAULTSORT:A}}", {"foo": 1}),
-        ("a {{nowrap|b {{foo}} c}}, [[d|{{foo}} e]], {{lang|fr|{{foo}}}} {{quote|f {{foo}}}}", {"foo": 4, "lang": 1}),
-        ("a {{Foo\n| b = c\n}} d", {}),
-        ("{{foo}}\n\n({{foo}})\n* {{foo}}\n:[[File:a.png]]{{foo}}\n----{{foo}}\n== {{foo}} ==\nb", {}),
-        ("{{Infobox\n| a = b {{foo}} c\n}}A is\n{|\n| a {{foo}} b\n! c {{foo}} d\n|}", {}),
-        ("a<ref>b {{foo}} c</ref> d <!-- a {{foo}} b --> {{cite web|a}} e {{citation needed|date=May}} f", {}),
-    ],
-)
-def test_unknown_templates_inside_lines_are_counted(wikitext, expected):
-    _, dropped = plain_text(wikitext, wiki_of(b"", "en", ""))
     assert dropped == expected
-    rules = yaml.dump({"en": {"templates": {"": "|".join(dropped)}}}, allow_unicode=True)
-    _, after = plain_text(wikitext, wiki_of(b"", "en", rules))
+    rules = yaml.dump({language: {"templates": {"": "|".join(dropped)}}}, allow_unicode=True)
+    _, after = plain_text(wikitext, wiki_of(b"", language, rules))
     assert after == {}

@@ -50,9 +50,15 @@ def plain_text(wikitext: str, language: str = "en") -> list[str]:
         ("{|\n! h !! i\n|-\n| a || b\n{|\n| inner\n|}\n|}\nText.", "Text."),
         ("<table><tr><td>a<table></table></td></tr></table>Text.", "Text."),
         ("{{Taxobox\n| a = {|\n| b\n|}}}\nText.", "Text."),
+        ("{{lang|fr|''chat''}} {{lang-ru|кот}} {{transl|ar|ALA|qiṭṭ}}", "chat кот qiṭṭ"),
+        ("{{nowrap|1=a=b}} {{math|{{!}}''x''{{!}} {{=}} 2}}", "a=b |x| = 2"),
+        ("{{Convert|52419|sqmi|km2|abbr=on}} {{convert|6|ft|2|in|m}}", "52,419 sq mi 6 ft 2 in"),
+        ("{{frac|2}} {{frac|3|4}} {{frac|1|3|4}}", "1/2 3/4 1 3/4"),
+        ("{{val|6.241|e=18|u=C}} {{formatnum:12345}} {{nts|12345}}", "6.241×10^18 C 12,345 12,345"),
+        ("{{ Lang |fr| {{nowrap| a b }} }}", "a b"),
     ],
 )
-def test_markup_within_a_line_becomes_its_visible_text(wikitext, text):
+def test_markup_and_templates_within_a_line_become_their_visible_text(wikitext, text):
     assert plain_text(wikitext) == [text]
 
 
@@ -71,21 +77,6 @@ def test_a_number_too_long_for_python_stays_as_it_is(wikitext, text):
 
 
 @pytest.mark.parametrize(
-    ("wikitext", "text"),
-    [
-        ("{{lang|fr|''chat''}} {{lang-ru|кот}} {{transl|ar|ALA|qiṭṭ}}", "chat кот qiṭṭ"),
-        ("{{nowrap|1=a=b}} {{math|{{!}}''x''{{!}} {{=}} 2}}", "a=b |x| = 2"),
-        ("{{Convert|52419|sqmi|km2|abbr=on}} {{convert|6|ft|2|in|m}}", "52,419 sq mi 6 ft 2 in"),
-        ("{{frac|2}} {{frac|3|4}} {{frac|1|3|4}}", "1/2 3/4 1 3/4"),
-        ("{{val|6.241|e=18|u=C}} {{formatnum:12345}} {{nts|12345}}", "6.241×10^18 C 12,345 12,345"),
-        ("{{ Lang |fr| {{nowrap| a b }} }}", "a b"),
-    ],
-)
-def test_templates_become_their_text(wikitext, text):
-    assert plain_text(wikitext) == [text]
-
-
-@pytest.mark.parametrize(
     ("wikitext", "lines"),
     [
         ("He said:\n{{quote|One [[a|two]].\n\nThree.|Author}}\nYes.", ["He said:", "One two.", "Three.", "Yes."]),
@@ -101,15 +92,7 @@ def test_templates_become_their_text(wikitext, text):
             "Text.\n== See also ==\n* [[A]]\n=== More ===\n* b\nReal prose.\n== Cats ==\n* c",
             ["Text.", "See also", "More", "Real prose.", "Cats", "c"],
         ),
-    ],
-)
-def test_lines_are_paragraphs_list_items_and_headings_with_text(wikitext, lines):
-    assert plain_text(wikitext) == lines
-
-
-@pytest.mark.parametrize(
-    ("wikitext", "lines"),
-    [
+        # Unpaired brackets are removed, and their text is kept.
         ("a [[b c", ["a b c"]),
         ("a {{nowrap|b [[c}} d]] e", ["a b c d e"]),
         ("{{Infobox\n| name = [[x|y]]\n| b = {{z}}\n\nText with a [[link|label]].", ["Infobox", "Text with a label."]),
@@ -121,7 +104,7 @@ def test_lines_are_paragraphs_list_items_and_headings_with_text(wikitext, lines)
         ("[]][ {}}{ {{{{ }}}}}", []),
     ],
 )
-def test_unpaired_brackets_are_removed_and_their_text_is_kept(wikitext, lines):
+def test_lines_are_paragraphs_list_items_and_headings_with_text(wikitext, lines):
     assert plain_text(wikitext) == lines
 
 
