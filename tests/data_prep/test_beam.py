@@ -13,16 +13,10 @@ IN_PROCESS = ["--runner=DirectRunner"]
 JOB_SERVICE = ["--runner=PortableRunner", "--job_endpoint=embed", "--environment_type=LOOPBACK"]
 
 
-@pytest.fixture(scope="module")
-def beam():
-    """Imported for the slow tests alone."""
+@pytest.mark.parametrize("arguments", [IN_PROCESS, JOB_SERVICE])
+def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(build_settings, tmp_path, arguments):
     from data_prep import beam
 
-    return beam
-
-
-@pytest.mark.parametrize("arguments", [IN_PROCESS, JOB_SERVICE])
-def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(beam, build_settings, tmp_path, arguments):
     (tmp_path / "bad.txt").write_bytes(b"w1 w2 \xff")
     settings = build_settings([f"text:{tmp_path}/bad.txt"], tmp_path / "data")
     with pytest.raises(UserError) as local:
@@ -42,6 +36,8 @@ def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(beam
         ({}, ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--job_server_timeout=1"], "PortableRunner"),
     ],
 )
-def test_an_argument_that_beam_cannot_use_is_named(beam, source_settings, tmp_path, changes, arguments, name):
+def test_an_argument_that_beam_cannot_use_is_named(source_settings, tmp_path, changes, arguments, name):
+    from data_prep import beam
+
     with pytest.raises(UserError, match=name):
         beam.run(source_settings(tmp_path / "data", **changes), arguments)

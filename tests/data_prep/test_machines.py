@@ -24,17 +24,10 @@ def machines(source_settings, tmp_path, monkeypatch):
     return {machine: settings.model_copy(update={"machine": machine}) for machine in ("", "0/3", "1/3", "2/3")}
 
 
-@contextlib.contextmanager
-def at_work(settings):
-    """Another process is at work with these settings."""
-    inputs = BuildInputs.find(settings)
-    configuration = inputs.configuration(inputs.with_text_settings(settings))
-    with directory.open_output(settings, configuration, []):
-        yield
-
-
 def test_a_number_that_is_taken_and_another_build_meanwhile_are_refused(machines):
-    with at_work(machines["1/3"]):
+    inputs = BuildInputs.find(machines["1/3"])
+    configuration = inputs.configuration(inputs.with_text_settings(machines["1/3"]))
+    with directory.open_output(machines["1/3"], configuration, []):
         assert build(machines["2/3"]) is None
         with pytest.raises(UserError, match="another process is doing machine=1/3"):
             build(machines["1/3"])

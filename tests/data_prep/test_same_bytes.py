@@ -124,8 +124,14 @@ interrupt = sys.argv.pop(1)
 sys.exit(main(sys.argv[1:]))
 """
 KILL_A_WORKER = "os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)"
-# As a terminal does: every process gets the signal.
-CTRL_C = "[os.kill(each.pid, signal.SIGINT) for each in multiprocessing.active_children()]; signal.raise_signal(2)"
+# As a terminal does: every process gets the signal, also where it is ignored, as in the background.
+CTRL_C = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    signal.raise_signal(signal.SIGINT)
+finally:
+    [os.kill(each.pid, signal.SIGINT) for each in multiprocessing.active_children()]
+"""
 KILL_ITSELF = "os.kill(os.getpid(), signal.SIGKILL)"
 
 

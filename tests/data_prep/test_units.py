@@ -137,26 +137,19 @@ def test_no_part_of_a_document_is_read_at_the_end_of_a_truncated_file(tmp_path, 
     assert "is damaged: " in counts.faulty_files[f"{tmp_path}/a"][2]
 
 
-def _damaged_archive() -> bytes:
-    damaged = bytearray(gzip.compress(b"one two three four five" * 100))
-    damaged[15:25] = b"x" * 10
-    return tar({"1.gz": gzip.compress(b"one"), "2.gz": bytes(damaged), "3": b"three"})
-
-
-def _cut_archive() -> bytes:
-    text = "".join(random.Random(1).choices("abcdefgh", k=9000)).encode()
-    content = gzip.compress(tar({"1": b"one", "2": text, "3": b"three"}))
-    return content[: len(content) // 2]
-
-
 @pytest.mark.parametrize("unit_bytes", [1, 4000])
-@pytest.mark.parametrize("archive", [_damaged_archive, _cut_archive])
-def test_of_a_damaged_archive_the_files_before_the_damage_are_read(tmp_path, archive, unit_bytes):
-    (tmp_path / "a.tar").write_bytes(archive())
+@pytest.mark.parametrize("damage", ["in a file", "cut"])
+def test_of_a_damaged_archive_the_files_before_the_damage_are_read(tmp_path, damage, unit_bytes):
+    text = "".join(random.Random(1).choices("abcdefgh", k=9000)).encode()
+    member = bytearray(gzip.compress(text))
+    if damage == "in a file":
+        member[15:25] = b"x" * 10
+    archive = tar({"1.gz": gzip.compress(b"one"), "2.gz": bytes(member), "3": b"three"})
+    (tmp_path / "a.tar").write_bytes(gzip.compress(archive)[:3000] if damage == "cut" else archive)
     (tmp_path / "b.txt").write_bytes(b"two")
     counts = ReadCounts()
     documents = read_files(f"text:{tmp_path}/*", unit_bytes, counts)
-    assert [document for document in documents if len(document[0]) < 9] == [["one"], ["two"]]
+    assert documents == [["one"], ["two"]]
     assert list(counts.faulty_files) == [f"{tmp_path}/a.tar"]
 
 

@@ -5,13 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.readers.boundaries import (
-    CountBoundaries,
-    LineBoundaries,
-    TagBoundaries,
-    cut_text,
-    text_of_range,
-)
+from data_prep.boundaries import CountBoundaries, LineBoundaries, TagBoundaries, cut_text, text_of_range
 from data_prep.readers.lines import MAX_LINE_BYTES
 
 
@@ -20,18 +14,10 @@ def begins_document(line: bytes) -> bool:
     return line[:1].isalpha()
 
 
-LETTERS = LineBoundaries(begins_document)
-
-
-def cut(content: bytes, boundaries, range_bytes: int):
-    return list(cut_text(io.BytesIO(content), boundaries, range_bytes))
-
-
 def test_a_line_of_several_blocks_counts_as_one():
     long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
-    found = cut(long + b"2\n3\n4\n5\n", CountBoundaries(2), range_bytes=1)
-    ends = [len(long) + 2, len(long) + 6, len(long) + 8]
-    assert found == list(pairwise([0, *ends]))
+    found = cut_text(io.BytesIO(long + b"2\n3\n4\n5\n"), CountBoundaries(2), range_bytes=1)
+    assert list(found) == list(pairwise([0, len(long) + 2, len(long) + 6, len(long) + 8]))
 
 
 @settings(max_examples=60, deadline=None)
