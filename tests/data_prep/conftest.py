@@ -73,7 +73,7 @@ def source_settings(build_settings, source) -> Callable[..., BuildSettings]:
             "inputs": tuple(inputs_of(source)),
             "sentences": "auto",
             "max_skipped": 0.5,
-            "num_shards": 40,
+            "num_shards": 20,
         } | changes
         return build_settings(changes.pop("inputs"), output_dir, **changes)
 

@@ -9,7 +9,7 @@ from data_prep.manifest import verify
 from electra_tf.config.errors import UserError
 from electra_tf.files import remove, write_atomically
 
-SHARD = "train-00001-of-00040.tfrecord"
+SHARD = "train-00001-of-00020.tfrecord"
 
 
 def test_a_data_set_at_a_url_is_verified(data_dir):

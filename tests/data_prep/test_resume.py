@@ -16,12 +16,12 @@ from tests.data_prep.stopping import build_until, stop_at
 
 @pytest.fixture
 def settings(source_settings, tmp_path, monkeypatch):
-    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 1)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 400)
     return source_settings(tmp_path / "data")
 
 
 def test_finished_work_is_not_repeated(settings, monkeypatch):
-    build_until(settings, build_module, "write_shard_of_spills", 38)
+    build_until(settings, build_module, "write_shard_of_spills", 18)
     stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("a unit is done again"), after=True)
     stop_at(monkeypatch, build_module, "write_shard_of_spills", 4, AssertionError("a shard is done again"), after=True)
     build(settings)

@@ -39,7 +39,7 @@ def settings(source_settings, tmp_path):
 
 @pytest.fixture
 def in_small_units(monkeypatch):
-    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 200)
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 400)
 
 
 @pytest.mark.parametrize(
