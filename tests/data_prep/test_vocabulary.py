@@ -42,6 +42,16 @@ def test_the_report_counts_what_was_read_and_changed_and_measures_the_coverage_i
     assert report["coverage"]["single_piece_fraction"] == 5 / 6
 
 
+@pytest.mark.parametrize("existing", ["vocab.out", "vocab.out.json"])
+def test_a_file_that_exists_stays_unless_overwrite_is_given(tmp_path, corpus, existing):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / existing).write_text("mine")
+    with pytest.raises(UserError, match=f"{existing} exists"):
+        build(tmp_path, corpus)
+    assert (tmp_path / "made" / existing).read_text() == "mine"
+    build(tmp_path, corpus, overwrite=True)
+
+
 def test_the_settings_change_the_vocabulary(tmp_path, corpus):
     content, _ = build(tmp_path, corpus, num_unused_tokens=3, lower_case=False, strip_accents=False, vocab_size=56)
     tokens = content.decode().split()

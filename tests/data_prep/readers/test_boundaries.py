@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep.boundaries import CountBoundaries, LineBoundaries, TagBoundaries, cut_text, text_of_range
+from data_prep.readers.boundaries import CountBoundaries, LineBoundaries, TagBoundaries, cut_text, text_of_range
 from data_prep.readers.lines import MAX_LINE_BYTES
 
 

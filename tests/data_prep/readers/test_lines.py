@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.counts import ReadCounts
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, collect_documents, line_blocks, split_lines
+from data_prep.documents import Origin
+from data_prep.readers.lines import (
+    BLOCK_BYTES,
+    MAX_DOCUMENT_CHARACTERS,
+    LineReader,
+    collect_documents,
+    line_blocks,
+    split_lines,
+)
 from tests.data_prep.reading import documents_of
 
 
@@ -23,6 +31,12 @@ def test_a_long_line_is_cut_after_a_space_in_its_second_half_or_between_characte
     assert lines(b"short\n1 345 789 1 345\n", max_line_bytes=10) == [b"short", b"1 345 789 ", b"1 345"]
     pieces = lines("ééé\U0001f600é".encode(), max_line_bytes=5)
     assert [piece.decode() for piece in pieces] == ["éé", "é", "\U0001f600", "é"]
+
+
+def test_a_byte_order_mark_is_one_at_the_beginning_of_a_file_alone():
+    content = b"\xef\xbb\xbfa\n" + b"b\n" * (BLOCK_BYTES // 2 - 3) + b"\n" + b"\xef\xbb\xbfc\n"
+    first, *_, last = LineReader(io.BytesIO(content), Origin("a", 0))
+    assert (first, last) == ("a", "\ufeffc")
 
 
 @given(

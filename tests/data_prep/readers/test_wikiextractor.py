@@ -3,7 +3,7 @@ import json
 import pytest
 
 from data_prep.counts import ReadCounts
-from data_prep.readers.wikiextractor import begins_wikiextractor_article
+from data_prep.readers.wikiextractor import begins_article
 from tests.data_prep.reading import read
 
 TAGGED = (
@@ -63,4 +63,4 @@ def test_what_is_no_whole_article_is_left_out_and_named_once_with_its_offset(con
 )
 def test_a_line_of_text_may_begin_as_a_tag_does(line):
     assert read("wikiextractor", f'<doc id="1">\nb\n{line}\n</doc>') == [["b", line]]
-    assert not begins_wikiextractor_article(f"{line}\n".encode())
+    assert not begins_article(f"{line}\n".encode())
