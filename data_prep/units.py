@@ -21,7 +21,7 @@ from data_prep.archives import FileFault, read_errors
 from data_prep.counts import ReadCounts
 from data_prep.documents import Document, Origin, clean_documents
 from data_prep.groups import grouped
-from data_prep.readers import FORMATS, TextFormat, tables
+from data_prep.readers import FORMATS, tables
 from data_prep.readers.boundaries import cut_text, next_boundary, text_of_range
 from data_prep.readers.encoding import checked_text, many_controls
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
@@ -220,35 +220,30 @@ def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Ite
                 if not ranges:
                     yield FileRange(file, num_bytes)
                 return
-            header = text_format.header_of(
-                (archives.unpack(stream) if file.compression else stream).read(archives.BUFFER_BYTES)
-            )
-            for begin, end in _byte_ranges(file, stream, unit_bytes, text_format, header, settings):
+            file_begin = (archives.unpack(stream) if file.compression else stream).read(archives.BUFFER_BYTES)
+            header = text_format.header_of(file_begin)
+            for begin, end in _byte_ranges(file, stream, unit_bytes, header, settings):
                 yield FileRange(file, end - begin, begin, end, header)
     except FileFault:
         yield FileRange(file, num_bytes)
 
 
 def _byte_ranges(
-    file: SourceFile,
-    stream: BinaryIO,
-    unit_bytes: int,
-    text_format: TextFormat,
-    header: bytes,
-    settings: DatasetSettings,
+    file: SourceFile, stream: BinaryIO, unit_bytes: int, header: bytes, settings: DatasetSettings
 ) -> Iterator[tuple[int, int]]:
+    boundaries = FORMATS[file.format].boundaries
     is_counted = file.format == "sentences"  # only reading shows how many lines come before a byte
-    if text_format.boundaries is None or file.compression and (is_counted or file.compression != "bzip2"):
+    if boundaries is None or file.compression and (is_counted or file.compression != "bzip2"):
         yield 0, file.num_bytes
     elif is_counted:
         stream.seek(0)
-        yield from cut_text(stream, text_format.boundaries(header, settings), unit_bytes)
+        yield from cut_text(stream, boundaries(header, settings), unit_bytes)
     else:
         begin = 0
         while begin < file.num_bytes:
             end = min(begin + unit_bytes, file.num_bytes)
             # Where two ranges of bzip2 meet, a block of up to 900 kB is decompressed twice: they have more text.
             if end < file.num_bytes and not file.compression:
-                end = next_boundary(stream, end, text_format.boundaries(header, settings))
+                end = next_boundary(stream, end, boundaries(header, settings))
             yield begin, end
             begin = end
