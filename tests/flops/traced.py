@@ -77,7 +77,7 @@ def _flops(operation: tf.Operation) -> int:
     kind = operation.type
     if kind == "MatMul":
         inner = _sizes(operation.inputs[0])[0 if operation.get_attr("transpose_a") else 1]
-    elif kind == "BatchMatMulV2":
+    elif kind in ("BatchMatMulV2", "BatchMatMulV3"):  # V3: bfloat16 with sums in float32
         inner = _sizes(operation.inputs[0])[-2 if operation.get_attr("adj_x") else -1]
     elif kind == "Einsum" and len(operation.inputs) == 2:
         return 2 * math.prod(_einsum_sizes(operation).values())
