@@ -35,7 +35,6 @@ from data_prep.tensorflow_setup import restrain_tensorflow
 from data_prep.units import plan_units
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.data.manifest import TRAIN_SPLIT
 from electra_tf.text.sentencepiece import SPACES, SentencePieceTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, SentencePieceVocabulary, Vocabulary
 from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
@@ -114,8 +113,8 @@ def builder_ids(lines: Sequence[str], vocab_file: str, directory: Path) -> Ids:
     special = {vocabulary.cls_id, vocabulary.sep_id}
     ids: Ids = []
     for unit in plan_units(find_files(settings.inputs), 2**22, settings):
-        for portion in unit_examples(unit, settings, vocabulary):
-            batch = portion.batches[TRAIN_SPLIT]
+        portions = unit_examples(unit, settings, vocabulary)
+        for batch in (batch for portion in portions for batch in portion.batches.values()):
             for entry, (token_ids, _) in zip(batch.entries, batch.rows(), strict=True):
                 if entry["is_first"]:
                     ids.append([])

@@ -121,6 +121,7 @@ class Build:
         """Locks the directory, or a machine's part, until the end of the context, unless the data set is finished.
 
         After a `ReadError`, and after errors that are no UserError, the work stays, and the same command continues it.
+        After another UserError, the files are removed, unless the data set is complete.
 
         Raises: UserError: see `directory.finished_manifest` and `directory.open_output`.
         """
@@ -139,7 +140,8 @@ class Build:
             except UserError as error:  # corrected settings need another build
                 if not (isinstance(error, (ReadError, StoreError)) or settings.machine):  # others may be at work
                     with contextlib.suppress(OSError, StoreError):  # the first error is the one to report
-                        directory.remove_build(settings)
+                        if not exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
+                            directory.remove_build(settings)
                 raise
 
     def finish(self, num_tokens: int) -> Manifest:
@@ -204,8 +206,8 @@ class Build:
                     yield unit, spill
                 else:
                     num_done += 1
-                    # tqdm leaves `initial` out of the speed.
-                    progress.initial += done.num_bytes
+                    # tqdm leaves `initial` out of the speed. With TQDM_DISABLE=1 it has none.
+                    progress.initial = getattr(progress, "initial", 0) + done.num_bytes
                     progress.update(done.num_bytes)
             if num_done:
                 _logger.info("%d of %d work units were already done", num_done, len(spills))

@@ -4,6 +4,7 @@ A record is a page, a line, an article. Of a file, or a file in an archive, that
 format, what comes after the fault is left out; of a file in several ranges, to the end of its range.
 """
 
+import functools
 import logging
 import re
 from collections import Counter
@@ -65,6 +66,8 @@ class ReadCounts:
     def add(self, other: "ReadCounts") -> None:
         """Adds `other`, field by field. The order of several calls does not matter."""
         for name, value in vars(other).items():
+            if not value:  # most of a single record's
+                continue
             if isinstance(value, Counter):
                 getattr(self, name).update(value)
             elif not name.startswith("faulty"):
@@ -82,8 +85,9 @@ class ReadCounts:
         return cls(num_documents_skipped=Counter({reason: 1}), faulty_records={reason: [[path, offset, text]]})
 
     @classmethod
+    @functools.cache  # a dump has more redirects than articles
     def skipped(cls, reason: str) -> "ReadCounts":
-        """The counts of a document that is left out, and is no fault."""
+        """The counts of a document that is left out, and is no fault; to be added only."""
         return cls(num_documents_skipped=Counter({reason: 1}))
 
     @classmethod

@@ -40,7 +40,7 @@ from electra_tf.text.vocabulary import VOCABULARY_FILES
 _logger = logging.getLogger(__name__)
 
 _CONFIGURATION_FILE = "configuration.json"
-_BUILD_VERSION = 14  # of the intermediate files
+_BUILD_VERSION = 15  # of the intermediate files
 
 _NAMED_FILES = "|".join(map(re.escape, (MANIFEST_FILE, *VOCABULARY_FILES)))
 _OWN_FILE = re.compile(
@@ -103,7 +103,7 @@ def open_output(settings: BuildSettings, configuration: Configuration, sources: 
         to remove. In all these cases, nothing is removed.
     """
     build_dir = settings.build_dir
-    # Another version may split the input at other places.
+    # Another version may split the input at other places, or read other text.
     configuration = json.loads(json.dumps({**configuration, "build_version": _BUILD_VERSION}))
     globs = list(settings.inputs)
     configuration_file = build_dir / _CONFIGURATION_FILE

@@ -98,8 +98,8 @@ def test_overwriting_refuses_a_directory_with_a_file_of_a_name_of_ours_that_no_b
 @pytest.mark.parametrize(
     ("configuration", "inputs", "version", "difference"),
     [
-        ({**CONFIGURATION, "seed": 2}, "text:*", 14, "another seed; "),
-        (OTHER_SIZE, "text:a.txt", 14, "another inputs; "),
+        ({**CONFIGURATION, "seed": 2}, "text:*", 15, "another seed; "),
+        (OTHER_SIZE, "text:a.txt", 15, "another inputs; "),
         (CONFIGURATION, "text:*", 99, "another build_version; "),
     ],
 )

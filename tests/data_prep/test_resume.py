@@ -1,12 +1,13 @@
 """What a command does with the work and the data set of an earlier one; see also `test_same_bytes`."""
 
 import contextlib
+import functools
 import os
 
 import pytest
 
 from data_prep import build as build_module
-from data_prep import inputs
+from data_prep import inputs, processes
 from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import seen_held_out_text
@@ -32,6 +33,18 @@ def test_the_same_command_does_not_build_a_finished_data_set_again(settings, mon
     stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("it is built again"), after=True)
     stop_at(monkeypatch, inputs, "sample_text", 1, AssertionError("its text is sampled again"), after=True)
     assert build(settings) == manifest
+
+
+def test_an_error_after_the_manifest_leaves_the_data_set(text_settings):
+    failure = UserError("damaged")
+    build_until(text_settings, build_module, "log_summary", 1, failure=failure, after=False, match="damaged")
+    assert build(text_settings).counts.num_documents == 2
+
+
+def test_a_build_without_a_progress_bar_is_continued(text_settings, monkeypatch):
+    monkeypatch.setattr(processes, "tqdm", functools.partial(processes.tqdm, disable=True))  # TQDM_DISABLE=1
+    build_until(text_settings, build_module, "require_text", 1)
+    assert build(text_settings).counts.num_documents == 2
 
 
 @pytest.fixture

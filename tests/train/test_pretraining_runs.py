@@ -231,7 +231,7 @@ def test_a_run_with_a_frozen_generator_continues_without_its_source(bert, comman
 
 @pytest.mark.slow
 def test_a_run_with_rows_without_a_token_never_predicts_them(command):
-    """53 rows for 47 tokens. tests/tasks/pretrain/test_padded_vocabulary.py has the steps."""
+    """53 rows for 47 tokens. tests/tasks/pretrain/test_packed_and_padded.py has the steps."""
     flags, run = command("electra", encoder={"vocab_size": 53}, optimizer={"weight_decay_rate": 0.0})
     assert run_pretraining.main(flags) == 0
     reader = tf.train.load_checkpoint(str(run / "checkpoints/step-1"))
