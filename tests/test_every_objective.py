@@ -23,7 +23,7 @@ from electra_tf.data.batch import batch_specs
 from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
-from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective
+from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective, register_objective
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, PretrainingConfig, load_config
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.run_directory import RunDirectory
@@ -259,3 +259,8 @@ def test_a_second_module_file_with_the_same_name_is_refused(config, tmp_path):
     (tmp_path / "my_objective.py").write_text("raise AssertionError", encoding="utf-8")
     with pytest.raises(UserError, match="a module named my_objective is already imported"):
         load_module(str(tmp_path / "my_objective.py"))
+
+
+def test_a_name_of_an_objective_is_registered_once():
+    with pytest.raises(ValueError, match="'electra' is already registered, by Electra"):
+        register_objective(OBJECTIVE_SETTINGS["electra"])(Objective)

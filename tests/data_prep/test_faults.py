@@ -10,7 +10,7 @@ import pytest
 from data_prep import build as build_module
 from data_prep import directory
 from data_prep.build import build
-from data_prep.counts import ReadCounts, require_few_faults
+from data_prep.counts import ReadCounts, named_faults, require_few_faults
 from data_prep.settings import VocabularySettings
 from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
@@ -36,6 +36,11 @@ def test_the_rest_is_the_data_set_without_what_is_faulty(data_dir, expected, sou
     assert manifest.first_faulty["malformed pages"][0].startswith("a.xml at offset 596: not well-formed")
     assert manifest.first_faulty["files that are not UTF-8"][0].startswith("c.txt is not UTF-8: byte 0xe9 at offset")
     assert list(manifest.first_faulty) == list(manifest.counts.num_documents_skipped)
+
+
+def test_a_fault_in_an_archive_is_named_by_the_names_of_both_and_without_advice():
+    counts = ReadCounts(faulty_files={"/d/a.tar/1.txt": [0, "damaged files", "is cut; repair it", 7]})
+    assert named_faults(counts, {"/d/a.tar": "a.tar"}) == {"damaged files": ("a.tar/1.txt is cut",)}
 
 
 def test_too_much_that_is_faulty_is_an_error_that_keeps_the_work(source_settings, tmp_path, monkeypatch):
