@@ -93,11 +93,14 @@ def run(settings: BuildSettings, beam_arguments: list[str]) -> Manifest:
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             settings = settings.model_copy(update={"work_dir": directory})
         build = stack.enter_context(Build.opened(settings, inputs))
-        return build.manifest or build.finish(_run_pipeline(pipeline, settings, inputs))
+        if build.manifest is None:
+            _run_pipeline(pipeline, settings, inputs)
+            return build.finish()
+        return build.manifest
 
 
-def _run_pipeline(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> int:
-    """Writes the data set; returns the number of tokens read."""
+def _run_pipeline(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:
+    """Writes the data set."""
     name = type(pipeline.runner).__name__
     _logger.info("reading %d files, %.1f MB, by Beam's %s", len(inputs.files), inputs.num_bytes / 1e6, name)
     _add_steps(pipeline, settings, inputs)
@@ -107,7 +110,6 @@ def _run_pipeline(pipeline: beam.Pipeline, settings: BuildSettings, inputs: Buil
         if not (message := _user_message(error, name)):
             raise
         raise UserError(message) from None
-    return Manifest.load(settings.output_dir).counts.num_tokens_read
 
 
 def _add_steps(pipeline: beam.Pipeline, settings: BuildSettings, inputs: BuildInputs) -> None:

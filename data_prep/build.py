@@ -144,13 +144,14 @@ class Build:
                             directory.remove_build(settings)
                 raise
 
-    def finish(self, num_tokens: int) -> Manifest:
+    def finish(self, num_tokens: int | None = None) -> Manifest:
         """Sums up the data set, whose manifest was written, and removes the intermediate files.
 
         Args:
-            num_tokens: those that were read since `opened`.
+            num_tokens: those that were read since `opened`; None: all.
         """
         manifest = Manifest.load(self._settings.output_dir)
+        num_tokens = manifest.counts.num_tokens_read if num_tokens is None else num_tokens
         log_summary(manifest, time.monotonic() - self._begin, num_tokens)
         with taking_turns(self._settings):
             directory.remove_intermediate(self._settings)
