@@ -39,13 +39,15 @@ def write_glue(directory: Path, a: str, b: str) -> None:
 
 @pytest.fixture
 def inputs(tmp_path, tiny_pretrained) -> Path:
-    """A directory with RUN, tasks of GLUE, files of labelled texts, and pairs."""
+    """A directory with RUN, tasks of GLUE, files of labelled texts, pairs and ranked pairs."""
     (tmp_path / "RUN").symlink_to(tiny_pretrained)
     write_glue(tmp_path / "GLUE", "w5 w6", "w7 w8")
     topics = ["title,body,topic", *(f"w{5 + n},w6 w{7 + n},{('art', 'sport')[n % 2]}" for n in range(6))]
     pairs = ["question,answer", *(f"w{5 + n},w{6 + n}" for n in range(6))]
+    ranked = ["query,passage,relevant", *(f"w{5 + n},w{6 + n},{n % 2}" for n in range(6))]
     contents = {"new.jsonl": ['{"body": "w6 w7"}', '{"body": "w9"}']}
     contents |= {"train.csv": topics, "dev.csv": topics, "test.csv": topics, "pairs.csv": pairs, "pairs_dev.csv": pairs}
+    contents |= {"ranked.csv": ranked, "ranked_dev.csv": ranked}
     for name, lines in contents.items():
         (tmp_path / name).write_text("\n".join([*lines, ""]), encoding="utf-8")
     return tmp_path

@@ -26,7 +26,7 @@ def test_the_commands_on_fine_tuning_fine_tune_predict_and_convert(inputs):
     assert (inputs / "ft/mrpc/seed_4/result.json").is_file()
     header, *rows = (inputs / "topics.tsv").read_text(encoding="utf-8").splitlines()
     assert header.split("\t") == ["id", "prediction", "probability_art", "probability_sport"] and len(rows) == 2
-    assert (inputs / "sentence_vectors/modules.json").is_file()
+    assert (inputs / "sentence_vectors/modules.json").is_file() and (inputs / "ft/ranker/summary.json").is_file()
 
 
 def test_the_commands_on_evaluation_score_a_run(inputs, tiny_config):
