@@ -9,7 +9,6 @@ from typing import NamedTuple
 import tensorflow as tf
 
 _LOOPS = ("While", "StatelessWhile")
-_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
 # Attributes with functions that do not run with the operation: its derivatives.
 _NOT_CALLED = ("forward_function_name", "backward_function_name")
 # Parts of a network, by the names of its layers. All other products are in heads.
@@ -33,10 +32,7 @@ class Product(NamedTuple):
 
 
 def traced_products(traced: tf.types.experimental.ConcreteFunction) -> list[Product]:
-    """The matrix products of one execution of a traced function, of which all shapes and loops must be static.
-
-    Only the most expensive of several branches counts. Operations on which no output depends do not count.
-    """
+    """The matrix products on which an output depends; all shapes and loops of the function must be static."""
     return list(_products(traced.graph, {}))
 
 
@@ -79,8 +75,6 @@ def _flops(operation: tf.Operation) -> int:
         inner = _sizes(operation.inputs[0])[0 if operation.get_attr("transpose_a") else 1]
     elif kind in ("BatchMatMulV2", "BatchMatMulV3"):  # V3: bfloat16 with sums in float32
         inner = _sizes(operation.inputs[0])[-2 if operation.get_attr("adj_x") else -1]
-    elif kind == "Einsum" and len(operation.inputs) == 2:
-        return 2 * math.prod(_einsum_sizes(operation).values())
     else:
         return 0
     return 2 * inner * math.prod(_sizes(operation.outputs[0]))
@@ -92,13 +86,6 @@ def _sizes(tensor: tf.Tensor) -> list[int]:
     return tensor.shape.as_list()
 
 
-def _einsum_sizes(operation: tf.Operation) -> dict[str, int]:
-    """The size of each label in the equation of an einsum."""
-    terms = operation.get_attr("equation").decode().split("->")[0].split(",")
-    pairs = zip(terms, operation.inputs, strict=True)
-    return {label: size for term, tensor in pairs for label, size in zip(term, _sizes(tensor), strict=True)}
-
-
 def _called_graphs(operation: tf.Operation, known: dict[int, object]) -> Iterator[tuple[int, tf.Graph]]:
     """The functions that an operation calls, each as (number of executions, graph)."""
     if operation.type in _LOOPS:
@@ -106,10 +93,7 @@ def _called_graphs(operation: tf.Operation, known: dict[int, object]) -> Iterato
         return
     attributes = (value for key, value in operation.node_def.attr.items() if key not in _NOT_CALLED)
     functions = (function for value in attributes for function in (value.func, *value.list.func) if function.name)
-    graphs = [_graph_of(operation, function.name) for function in functions]
-    if operation.type in _BRANCHES:
-        graphs = [max(graphs, key=lambda graph: sum(product.flops for product in _products(graph, {})))]
-    yield from ((1, graph) for graph in graphs)
+    yield from ((1, _graph_of(operation, function.name)) for function in functions)
 
 
 def _graph_of(operation: tf.Operation, name: str) -> tf.Graph:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -76,60 +75,60 @@ def test_cluster_that_cannot_start_is_an_error_about_tf_config(monkeypatch, valu
 
 
 @pytest.fixture
-def tpu(monkeypatch):
-    """In place of TensorFlow's calls to a TPU. Attributes: connections; failure: what its start raises."""
-    fake = SimpleNamespace(connections=[], failure=None)
-
-    def start(resolver) -> None:
-        if fake.failure:
-            raise fake.failure
-
+def connections(monkeypatch) -> list[str]:
+    """In place of TensorFlow's calls to a TPU: the connections that are made."""
+    made: list[str] = []
     monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: "resolver")
-    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", fake.connections.append)
-    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", start)
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", made.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda resolver: None)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
-    return fake
+    return made
 
 
-@pytest.mark.parametrize(("name", "connections"), [("local", []), ("my-tpu", ["resolver"])])
-def test_only_a_remote_tpu_is_connected_to(tpu, name, connections):
+@pytest.mark.parametrize(("name", "expected"), [("local", []), ("my-tpu", ["resolver"])])
+def test_only_a_remote_tpu_is_connected_to(connections, name, expected):
     assert build_strategy("tpu", name) == "strategy of resolver"
-    assert tpu.connections == connections
+    assert connections == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "connections"), [("my-tpu", ["resolver"]), ("grpc://localhost:1", []), ("grpc://localhost:port", [])]
-)
-def test_tpu_that_does_not_start_is_an_error_with_its_name(tpu, name, connections):
+@pytest.mark.parametrize("name", ["my-tpu", "grpc://localhost:1", "grpc://localhost:port"])
+def test_tpu_that_does_not_start_is_an_error_with_its_name(connections, monkeypatch, name):
     """TensorFlow would wait for an address where nothing listens."""
-    tpu.failure = tf.errors.UnavailableError(None, None, "out of order")
-    with pytest.raises(UserError, match=f"^strategy=tpu: .*'{name}'" + (r" \(out of order\)" if connections else "")):
+
+    def fail(resolver) -> None:
+        raise tf.errors.UnavailableError(None, None, "out of order")
+
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", fail)
+    is_asked = name == "my-tpu"
+    with pytest.raises(UserError, match=f"^strategy=tpu: .*'{name}'" + (r" \(out of order\)" if is_asked else "")):
         build_strategy("tpu", name)
-    assert tpu.connections == connections
+    assert bool(connections) == is_asked
 
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """The strategy of worker 0 in a cluster of a chief and three workers."""
-    spec = tf.train.ClusterSpec({"chief": ["host9:1"], "worker": ["host0:1", "host1:2", "host2:3"]})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, task_type="worker", task_id=0)
-    strategy = type("Strategy", (), {"cluster_resolver": resolver})
-    monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", strategy)
-    return strategy()
+    """`cluster(spec, "worker", 0)`: the strategy of one process of a cluster."""
+
+    def build(spec: dict[str, list[str]], kind: str, number: int) -> tf.distribute.Strategy:
+        cluster_spec = tf.train.ClusterSpec(spec)
+        resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster_spec, task_type=kind, task_id=number)
+        strategy = type("Strategy", (), {"cluster_resolver": resolver})
+        monkeypatch.setattr(tf.distribute, "MultiWorkerMirroredStrategy", strategy)
+        return strategy()
+
+    return build
 
 
-ALONE, LED = ({"worker": ["host0:1", "host1:2"]}, {"chief": ["host9:1"], "worker": ["host0:1"]})
+ALONE = {"worker": ["host0:1", "host1:2"]}
+LED = {"chief": ["host9:1"], "worker": ["host0:1", "host1:2", "host2:3"]}
 
 
 @pytest.mark.parametrize(
-    ("cluster_spec", "kind", "number", "expected"),
+    ("spec", "kind", "number", "expected"),
     [(ALONE, "worker", 0, True), (ALONE, "worker", 1, False), (LED, "chief", 0, True), (LED, "worker", 0, False)],
 )
-def test_one_worker_of_a_cluster_writes(cluster, monkeypatch, cluster_spec, kind, number, expected):
-    spec = tf.train.ClusterSpec(cluster_spec)
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, task_type=kind, task_id=number)
-    monkeypatch.setattr(type(cluster), "cluster_resolver", resolver)
-    assert is_chief(cluster) == expected
+def test_one_worker_of_a_cluster_writes(cluster, spec, kind, number, expected):
+    assert is_chief(cluster(spec, kind, number)) == expected
 
 
 _WAIT = """
@@ -198,7 +197,7 @@ def test_lost_worker_is_named_and_ends_the_process_and_other_errors_stay(cluster
     with pytest.raises(type(error)), worker_failures_reported(tf.distribute.get_strategy()):
         raise error  # no cluster
     expected = (TrainingStopped, f"^{lost} no longer answers;") if lost else (type(error), "no memory")
-    with pytest.raises(expected[0], match=expected[1]), worker_failures_reported(cluster):
+    with pytest.raises(expected[0], match=expected[1]), worker_failures_reported(cluster(LED, "worker", 0)):
         raise error
     assert exit_codes == ([1] if lost else [])
 
