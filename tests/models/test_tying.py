@@ -46,20 +46,6 @@ def test_each_shared_variable_is_trained_once(build, tying, count):
     assert objective.generator.head.embeddings is objective.generator.encoder.embeddings
 
 
-def test_a_change_of_the_shared_table_reaches_both_inputs_and_the_output(build, tiny_config, tiny_batch):
-    objective = build("embeddings")
-    batch = tiny_batch(tiny_config(), [10, 7, 5, 8])
-    before = objective.forward(batch, SAMPLING)
-    table = objective.discriminator.embeddings.word_embeddings
-    table.assign(table[::-1])
-    after = objective.forward(batch, SAMPLING)
-    inputs = lambda each: (each.discriminator_output, each.generated.encoder_output)  # noqa: E731
-    for old, new in zip(inputs(before), inputs(after), strict=True):
-        assert (old.embedding_output != new.embedding_output).numpy().any()
-    logits = objective.generator.head(before.generated.hidden).logits
-    assert (logits[..., ::-1] - before.generated.logits).numpy() == pytest.approx(0.0, abs=1e-6)
-
-
 @pytest.fixture
 def disentangled(tiny_config):
     """An objective whose differences are not 0, as after training."""

@@ -183,13 +183,6 @@ def test_training_refuses_an_environment_that_freezes_weights(monkeypatch):
         compile_task(task)
 
 
-def test_loss_is_the_weighted_sum_of_its_terms(monkeypatch):
-    monkeypatch.setattr(Regression, "loss_weights", {"squared_error": 2.0, "noise": 30.0})
-    task, stage = toy()
-    metrics = as_floats(task.train_step(next(iter(batches(stage)))))
-    assert metrics["loss"] == pytest.approx(2 * metrics["squared_error"] + 30 * metrics["noise"], rel=1e-6)
-
-
 def test_fit_equals_calls_of_train_step():
     (fitted, stage), (stepped, _) = toy(), toy()
     history = fitted.fit(batches(stage).take(4), epochs=1, verbose=0).history
