@@ -102,17 +102,3 @@ def test_inference_has_the_same_results_from_summed_tables(disentangled, tiny_ba
         table = getattr(disentangled.generator.encoder.embeddings, name)
         table.assign(tf.zeros_like(table))
     assert disentangled(batch).sequence_output.numpy() == pytest.approx(before, abs=1e-6)
-
-
-# Of the hidden sizes 16 and 6 (16 and 16 with everything tied): one that is neither, and each of them.
-@pytest.mark.parametrize(
-    ("tying", "embedding_size"), [("none", 9), ("embeddings", 16), ("gradient_disentangled", 6), ("all", 16)]
-)
-def test_embeddings_are_projected_where_their_size_is_not_the_hidden_size(build, tiny_batch, tying, embedding_size):
-    objective = build(tying, embedding_size=embedding_size)
-    for encoder in (objective.generator.encoder, objective.discriminator):
-        assert (encoder.embeddings_project is None) == (encoder.config.hidden_size == embedding_size)
-        assert encoder.embeddings.table("word_embeddings").shape == [47, embedding_size]
-    forward = objective.forward(tiny_batch(objective.config, [10, 7, 5, 8]), SAMPLING)
-    assert forward.generated.logits.shape == [4, 3, 47]
-    assert forward.discriminator_output.sequence_output.shape == [4, 10, 16]

@@ -153,6 +153,7 @@ def test_a_stage_has_its_part_of_the_masking_schedule_or_its_own_fraction(tiny_c
 
 def test_second_stage_reads_its_data_from_the_start_in_another_order(tiny_config, data_dir):
     first, second = open_stages(tiny_config(stages=STAGES), [data_dir, data_dir])
+    assert first.num_training_tokens == sum(4 + n % 6 for n in range(12))
     batches = [
         next(iter(stage.training_batches(step, tf.distribute.InputContext())))["input_ids"].numpy().tolist()
         for stage, step in ((first, 0), (second, 3))

@@ -1,4 +1,4 @@
-"""Reports: rates, FLOPs, the lines on the terminal and in files, and which evaluation was the best."""
+"""Reports: means since the last one, rates, FLOPs, terminal and files, the best evaluation, and the alarm."""
 
 import json
 import math
@@ -12,6 +12,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import EvaluationConfig
 from electra_tf.flops.budget import RunCost
 from electra_tf.train.device_loop import DeviceLoop
+from electra_tf.train.metrics import MetricAccumulator
+from electra_tf.train.plateau_alarm import PlateauAlarm
 from electra_tf.train.reporting import BestScore, JsonLines, Reporter, explain_nonfinite
 from electra_tf.train.run_directory import RATES, RunDirectory
 from tests.toy import ToyStage, built, toy_config, toy_run
@@ -148,3 +150,128 @@ def test_a_step_that_is_not_finite_is_explained(two_replicas, tmp_path, replicas
     assert ("train.on_nonfinite=skip" in message) == bool(nan_steps)
     assert "start again with a lower optimizer.learning_rate" in message
     assert ("train.precision=float32" in message) == (precision == "bfloat16")
+
+
+def accumulator(max_nonfinite_steps: int | None = None, names=("loss", "masked_lm")) -> MetricAccumulator:
+    return MetricAccumulator(names, max_nonfinite_steps)
+
+
+def metrics(loss: float, masked_lm: float, learning_rate: float, nonfinite: float = 0.0) -> dict[str, tf.Tensor]:
+    values = {"loss": loss, "masked_lm": masked_lm, "learning_rate": learning_rate, "nonfinite": nonfinite}
+    return {name: tf.constant(value) for name, value in values.items()}
+
+
+def add(to: MetricAccumulator, step: dict[str, tf.Tensor]) -> bool:
+    """In a replica context, as the training step does."""
+    return bool(tf.distribute.OneDeviceStrategy("CPU:0").run(to.add, args=(step,)))
+
+
+def test_report_has_means_and_the_last_learning_rate_and_resets_the_sums():
+    ours = accumulator()
+    add(ours, metrics(4.0, 1.0, 0.5))
+    add(ours, metrics(8.0, 2.0, 0.25))
+    assert ours.close() == {"loss": 6.0, "masked_lm": 1.5, "learning_rate": 0.25}
+    add(ours, metrics(7.0, 3.0, 0.125))
+    assert ours.close() == {"loss": 7.0, "masked_lm": 3.0, "learning_rate": 0.125}
+
+
+def test_report_has_only_the_metrics_of_the_phase():
+    ours = accumulator(names=("loss", "masked_lm", "replaced_token"))
+    add(ours, metrics(4.0, 1.0, 0.5))
+    assert ours.close(("loss", "masked_lm")) == {"loss": 4.0, "masked_lm": 1.0, "learning_rate": 0.5}
+
+
+def test_nonfinite_step_is_counted_and_left_out_of_the_means():
+    ours = accumulator(max_nonfinite_steps=2)
+    steps = metrics(4.0, 1.0, 0.5), metrics(math.nan, math.inf, 0.25, nonfinite=1.0), metrics(8.0, 2.0, 0.125)
+    stops = [add(ours, step) for step in steps]
+    assert ours.close() == {"loss": 6.0, "masked_lm": 1.5, "learning_rate": 0.125, "nonfinite_steps": 1}
+    stops += [add(ours, metrics(math.nan, 1.0, 0.5, nonfinite=1.0)) for _ in range(2)]
+    report = ours.close()
+    assert math.isnan(report["loss"]) and report["nonfinite_steps"] == 2
+    assert ours.nonfinite_steps_of_run() == 3
+    assert stops == [False, False, False, False, True]
+
+
+def test_unskipped_nonfinite_step_ends_the_run_and_changes_no_sum():
+    ours, without = accumulator(), accumulator()
+    assert not add(ours, metrics(4.0, 1.0, 0.5))
+    add(without, metrics(4.0, 1.0, 0.5))
+    assert add(ours, metrics(math.nan, 1.0, 0.25, nonfinite=1.0))
+    assert [v.numpy().tolist() for v in ours.variables] == [v.numpy().tolist() for v in without.variables]
+
+
+def test_sums_are_restored_by_name_and_a_new_metric_begins_with_its_first_step(tmp_path):
+    before, after = accumulator(), accumulator(names=("loss", "accuracy", "masked_lm"))
+    add(before, metrics(4.0, 1.0, 0.5))
+    tf.train.Checkpoint(metrics=before).write(str(tmp_path / "step-1"))
+    tf.train.Checkpoint(metrics=after).read(str(tmp_path / "step-1")).expect_partial()
+    add(after, metrics(8.0, 2.0, 0.25) | {"accuracy": tf.constant(0.75)})
+    assert after.close() == {"loss": 6.0, "accuracy": 0.75, "masked_lm": 1.5, "learning_rate": 0.25}
+
+
+def test_two_replicas_add_a_step_once(two_replicas):
+    with two_replicas.scope():
+        ours = accumulator()
+    step = tf.function(lambda: two_replicas.run(ours.add, args=(metrics(4.0, 1.0, 0.5),)))
+    step()
+    step()
+    assert ours.close() == {"loss": 4.0, "masked_lm": 1.0, "learning_rate": 0.5}
+
+
+GOOD, BAD = {"loss": 1.0}, {"loss": 3.0}
+
+
+def problem_of(metrics: dict[str, float]) -> str | None:
+    return f"the loss is {metrics['loss']:g}" if metrics.get("loss", 0.0) > 2.0 else None
+
+
+def alarm_of(after: int = 600, num_steps: int = 10**6, **options) -> PlateauAlarm:
+    train = toy_config(train={"alarm_after_steps": after, "num_steps": num_steps}).train
+    return PlateauAlarm(train, problem_of, **options)
+
+
+def alarms(alarm: PlateauAlarm, reports: list[dict], every: int = 200) -> list[tuple[int, str]]:
+    """(report, message) of each alarm."""
+    observed = [(number, alarm.observe(every * number, report)) for number, report in enumerate(reports, 1)]
+    return [(number, message) for number, message in observed if message]
+
+
+SINCE = "since step {} the loss is 3"
+
+
+@pytest.mark.parametrize(
+    ("reports", "every", "expected"),
+    [
+        ([BAD] * 9, 200, {3: 1}),  # once
+        ([BAD, BAD, GOOD, *[BAD] * 4], 200, {6: 601}),  # the count starts anew
+        ([*[BAD] * 4, GOOD, *[BAD] * 4], 200, {3: 1, 8: 1001}),
+        # A report without a finite value ends an episode.
+        ([BAD, BAD, {"loss": None}, {"loss": math.nan}, BAD], 200, {}),
+        ([GOOD, BAD, BAD], 1000, {2: 1001}),  # reports are further apart
+    ],
+)
+def test_the_alarm_is_raised_once_for_each_time_that_the_problem_lasts_long_enough(reports, every, expected):
+    assert alarms(alarm_of(), reports, every) == [(report, SINCE.format(since)) for report, since in expected.items()]
+
+
+@pytest.mark.parametrize(
+    ("after", "num_steps", "due"),
+    [(5000, 10**6, 5000), (5000, 1600, 800), (5000, 150, 500), (300, 1600, 300), (0, 1600, None)],
+)
+def test_the_alarm_of_a_short_run_is_due_after_half_of_its_steps_but_not_in_its_first_500(after, num_steps, due):
+    found = [100 * report for report, _ in alarms(alarm_of(after, num_steps), [BAD] * 100, every=100)]
+    assert found == ([] if due is None else [due])
+
+
+def test_an_alarm_that_observes_the_reports_again_raises_the_same():
+    reports = [GOOD, *[BAD] * 4, GOOD, *[BAD] * 4]
+    stored = [json.loads(json.dumps({"step": 1, "split": "train", **report})) for report in reports]
+    expected = [(4, SINCE.format(201)), (9, SINCE.format(1201))]
+    for stop in range(len(reports)):
+        assert alarms(alarm_of(), [*stored[:stop], *reports[stop:]]) == expected
+
+
+def test_a_run_that_goes_on_from_another_has_its_own_first_step():
+    alarm = alarm_of(first_step=1000)
+    assert [alarm.observe(step, BAD) for step in (1200, 1400, 1600)] == [None, None, "since step 1001 the loss is 3"]

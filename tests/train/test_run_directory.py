@@ -1,18 +1,26 @@
-"""A run's directory: which paths are accepted, and its lock."""
+"""A run's directory: which paths and calls it accepts, its lock, recorded code, and files that a power cut has left."""
 
+import json
 import os
 import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+import electra_tf
+from electra_tf.cli.configuration import load_module
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
 from electra_tf.tasks.finetune.config import FinetuningConfig
 from electra_tf.text.vocabulary import StoredTokenizer
+from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.run_directory import RunDirectory, lasting_settings
-from tests.toy import VOCABULARY, toy_config, toy_finetuning_config
+from tests import toy
+from tests.toy import VOCABULARY, Regression, toy_config, toy_finetuning_config, toy_run
 
 FACTS = ("data.json", "tokenizer_settings.json")
 
@@ -154,3 +162,124 @@ def test_filesystem_without_locks_gives_a_warning(tmp_path, monkeypatch, caplog)
     monkeypatch.setattr("fcntl.flock", refuse)
     with RunDirectory(tmp_path).locked():
         assert str(tmp_path) in caplog.text
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    """`load(name, text)`: the class `name` of a module in a file, of which there is one after the other."""
+
+    def call(name: str, more: str = "", file: str = "a_users_objective.py") -> type[Regression]:
+        path = tmp_path / file
+        path.write_text(f"from tests.toy import Regression\nclass {name}(Regression):\n    pass\n{more}")
+        monkeypatch.delitem(sys.modules, path.stem, raising=False)
+        load_module(str(path))
+        monkeypatch.setitem(sys.modules, path.stem, sys.modules[path.stem])  # deleted at the end
+        return getattr(sys.modules[path.stem], name)
+
+    return call
+
+
+def code_after(task: type[Regression]) -> dict:
+    return code_of(task(toy_config()))
+
+
+def test_another_module_of_the_objective_is_an_error_that_names_both(load, tmp_path):
+    directory = RunDirectory(tmp_path)
+    before = code_after(load("First"))
+    assert changed_versions(directory, before) == {}  # an older version's run has no record
+    Path(directory.code_file).write_text(json.dumps(before))
+    assert changed_versions(directory, code_after(load("First"))) == {}
+    assert changed_versions(directory, code_after(load("First", file="moved.py"))) == {}
+    after = code_after(load("First", "SIGN = -1\n"))
+    old, new = (code["objective_module"]["a_users_objective"] for code in (before, after))
+    with pytest.raises(UserError, match=f"a_users_objective.py .*sha256 is {new[:12]}, the run's {old[:12]}"):
+        changed_versions(directory, after)
+
+
+def test_a_class_that_another_module_inherits_from_counts(load, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    load("Base", file="a_users_base.py")
+    derived = load("Other", "from a_users_base import Base\nclass Derived(Base):\n    pass\n")
+    module = sys.modules[derived.__module__]
+    assert {"a_users_base", "a_users_objective"} <= set(code_after(module.Derived)["objective_module"])
+
+
+def test_a_run_records_its_code_and_refuses_another_objective_without_changing_a_file(load, tmp_path):
+    run = toy_run(toy_config(), tmp_path / "run")
+    toy.train_toy(run, task=load("First"), stop_at_step=3)
+    recorded = json.loads((tmp_path / "run/code.json").read_text())
+    assert len(recorded["objective_module"]["a_users_objective"]) == 64
+    assert recorded["electra_tf"] == electra_tf.__version__
+    with pytest.raises(UserError, match="a_users_objective.py"):
+        toy.train_toy(run, task=load("First", "SIGN = -1\n"))
+    assert json.loads((tmp_path / "run/code.json").read_text()) == recorded
+
+
+@pytest.mark.parametrize("package", ["electra_tf", "tensorflow"])
+def test_another_version_is_a_line_in_the_log_and_in_the_reports(
+    copied, train_toy, lines, monkeypatch, caplog, package
+):
+    before = json.loads(Path(copied, "code.json").read_text())[package]
+    monkeypatch.setattr(f"{package}.__version__", "9.8.7")
+    for _ in range(2):
+        train_toy(copied)
+    assert sum(f"{package} {before} before, 9.8.7 now" in message for message in caplog.messages) == 1
+    (line,) = [line for line in lines(copied) if line["split"] == "versions"]
+    assert (line["step"], line[package]) == (8, "9.8.7")
+
+
+CONFIG = toy_config(
+    train={"save_every_steps": 2, "alarm_after_steps": 2},
+    evaluation={"best_metric": "squared_error", "every_steps": 2},
+)
+START = {"init_from": "/the/source", "initialize": lambda task, source, tokenizer: ["weights of the source"]}
+
+
+def cut(path: Path, share: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+
+@pytest.fixture(scope="module")
+def stopped(train_toy, tmp_path_factory) -> Path:
+    """A run that was stopped after half of its steps, not to be changed."""
+    model_dir = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Regression, "plateau", lambda task, metrics: "it learns nothing")
+        train_toy(model_dir, CONFIG, stop_at_step=4, **START)
+    return model_dir
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ("*.yaml", "*.json", "*.txt"),
+        ("*.jsonl", "milestones/*", "best/*"),
+        *((f"checkpoints/{name}",) for name in ("checkpoint", "step-4.index", "step-4.data*")),
+    ],
+)
+def test_a_run_goes_on_with_files_that_a_power_cut_has_left(stopped, train_toy, tmp_path, caplog, patterns, share):
+    run = Path(shutil.copytree(stopped, tmp_path / "run"))
+    whole = {file: file.read_bytes() for pattern in patterns for file in run.glob(pattern)}
+    assert len(whole) >= len(patterns)
+    for file in whole:
+        cut(file, share)
+    assert train_toy(run, CONFIG, **START)
+    assert steps_in(f"{run}/checkpoints")[-1] == 8
+    for file, content in whole.items() if "*.json" in patterns else ():
+        assert any(str(file) in message for message in caplog.messages)
+        # What cannot be known anew of the initial weights is the log of their loading.
+        assert file.read_bytes() == content or file.name == "warm_start.json"
+    train_toy(run, CONFIG, **START)  # the source that the run has recorded anew
+
+
+def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path, monkeypatch):
+    run = Path(shutil.copytree(stopped, tmp_path / "run"))
+    for name in ("config.yaml", "resolved.yaml", "code.json"):
+        cut(run / name, 0.0)
+    monkeypatch.setattr(Regression, "num_hidden", 4)
+    with pytest.raises(UserError, match="step-2 does not fit this run|step-4 does not fit this run"):
+        train_toy(run, CONFIG, **START)
+    assert (run / "config.yaml").read_bytes() == b""

@@ -6,8 +6,6 @@ import re
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.manifest import MANIFEST_FILE, Manifest
-from electra_tf.tasks.pretrain.stages import open_stages
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import check_data
 from tests import toy
@@ -96,19 +94,6 @@ def test_a_smaller_fraction_in_a_later_stage_warns_of_nothing_during_the_first(t
     toy.train_toy(run, stages, stop_at_step=2)
     evaluate_toy(run, stages)
     assert caplog.messages == []
-
-
-def test_the_data_sets_of_a_run_are_compared_by_their_manifests(tiny_config, write_data, tmp_path):
-    first, second = (write_data(tmp_path / name) for name in ("first", "second"))
-    path = second / MANIFEST_FILE
-    manifest = Manifest.from_bytes(path.read_bytes(), str(path))
-    path.write_text(manifest.model_copy(update={"seed": 3}).to_json())
-    sizes = [{"num_steps": 4, "max_seq_length": 10, "batch_size": batch_size} for batch_size in (6, 4)]
-    stages = open_stages(tiny_config(stages=sizes), [first, second])
-    with pytest.raises(UserError, match="of .*/second may be training text of .*/first, .* seed 0 and 3"):
-        check_data(stages, None, 0)
-    check_data(open_stages(tiny_config(stages=sizes), [first, first]), None, 0)
-    assert [stage.num_training_tokens for stage in stages] == [sum(manifest.token_counts)] * 2
 
 
 class MixedToy(ToyStage):

@@ -1,5 +1,6 @@
-"""Fused operations and their custom gradients equal the plain operations and TensorFlow's gradients."""
+"""The plain operations equal literals and NumPy; fused ones and their custom gradients equal the plain ones."""
 
+import math
 from collections import Counter
 
 import numpy as np
@@ -11,15 +12,89 @@ from electra_tf.models.encoder import Encoder
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import DropoutKey, RandomStream
-from electra_tf.ops.reference import NEG_INF, REFERENCE, AttentionOptions, float32
+from electra_tf.ops.reference import NEG_INF, REFERENCE, AttentionOptions, float32, gelu
+
+EPSILON = 1e-12
+BFLOAT16_ROUNDING = 2.0**-8
+
+
+def normal(*shape: int, seed: int = 0, dtype=tf.float32) -> tf.Tensor:
+    return tf.cast(np.random.default_rng(seed).normal(size=shape), dtype)
+
+
+def test_gelu_is_exact():
+    values = [-6.0, -1.0, -0.1, 0.0, 0.5, 2.0, 7.0]
+    expected = [value * 0.5 * math.erfc(-value / math.sqrt(2)) for value in values]
+    # 1 + erf rounds at 2^-24 for large negative values.
+    assert gelu(tf.constant(values)).numpy() == pytest.approx(expected, rel=1e-6, abs=6 * 2**-24)
+
+
+def test_gelu_of_bfloat16_is_rounded_once():
+    actual = REFERENCE.bias_gelu(tf.zeros([1, 1, 1], tf.bfloat16), tf.constant([-3.0], tf.bfloat16))
+    assert actual.dtype == tf.bfloat16
+    assert float(actual[0, 0, 0]) == pytest.approx(-0.00404969, rel=BFLOAT16_ROUNDING)
+
+
+@pytest.mark.parametrize(("operation", "slope"), [(REFERENCE.add_bias, 1.0), (REFERENCE.bias_gelu, 0.5)])
+def test_the_gradient_of_a_bfloat16_bias_is_summed_in_float32(operation, slope):
+    """In bfloat16 a sum of ones ends at 256."""
+    bias = tf.zeros([2], tf.bfloat16)
+    with tf.GradientTape() as tape:
+        tape.watch(bias)
+        output = operation(tf.zeros([8, 512, 2], tf.bfloat16), bias)
+    assert tape.gradient(output, bias).numpy().tolist() == [4096 * slope] * 2
+
+
+def test_layer_norm_of_bfloat16_computes_in_float32():
+    """In bfloat16 neither the mean of 256 and 258 nor their difference from it is exact."""
+    values = tf.constant([[256.0, 258.0] * 12], tf.bfloat16)
+    normalized = REFERENCE.layer_norm(values, tf.ones([24]), tf.zeros([24]), epsilon=EPSILON)
+    assert tf.cast(normalized, tf.float32).numpy()[0].tolist() == [-1.0, 1.0] * 12
+
+
+def test_dropout_comes_before_the_residual_and_the_normalisation():
+    dropout_key = RandomStream(3, 0, 0).dropout_key(0.4)
+    product, bias, residual = normal(2, 5, 24), normal(24, seed=1), normal(2, 5, 24, seed=2)
+    actual = REFERENCE.dropout_add_layer_norm(
+        product, bias, residual, tf.ones([24]), tf.zeros([24]), epsilon=EPSILON, dropout_key=dropout_key
+    )
+    keep = dropout_key.keep_mask(2, (5, 24)).numpy()
+    summed = np.where(keep, (product + bias).numpy() / (1 - 0.4), 0.0) + residual.numpy()
+    expected = (summed - summed.mean(-1, keepdims=True)) / summed.std(-1, keepdims=True)
+    assert actual.numpy() == pytest.approx(expected, abs=1e-5)
+
+
+MASK = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+SIDES = {
+    "bidirectional": np.ones([5, 5]),
+    "left_to_right": np.tril(np.ones([5, 5])),
+    "right_to_left": np.triu(np.ones([5, 5])),
+}
+
+
+@pytest.mark.parametrize("attention_mask", SIDES)
+def test_attention_is_a_softmax_over_the_visible_keys(attention_mask):
+    scores, side = normal(2, 3, 5, 5), SIDES[attention_mask]
+    probs = REFERENCE.attention_probs(scores, MASK, AttentionOptions(attention_mask=attention_mask))
+    # Where all visible keys are padding, they are attended to.
+    padded = scores.numpy() + np.where(MASK[:, tf.newaxis, tf.newaxis] > 0, np.float32(0), np.float32(-10000))
+    visible = np.where(side > 0, padded, -np.inf)
+    powers = np.exp(visible - visible.max(-1, keepdims=True))
+    assert probs.numpy() == pytest.approx(powers / powers.sum(-1, keepdims=True), abs=1e-6)
+    assert not probs.numpy()[:, :, side == 0].any()
+
+
+def test_dropout_scales_the_probabilities_that_it_keeps():
+    dropout_key = RandomStream(3, 0, 0).dropout_key(0.4)
+    scores = normal(2, 3, 5, 5)
+    dropped = REFERENCE.attention_probs(scores, tf.ones([2, 5]), AttentionOptions(dropout_key))
+    keep = dropout_key.keep_mask(2, (3, 5, 5)).numpy()
+    assert dropped.numpy() == pytest.approx(np.where(keep, tf.nn.softmax(scores).numpy() / 0.6, 0.0), rel=1e-6)
+
 
 FUSED = FusedOps("cpu", whole_step=False)
 # A few roundings of sums of up to 24 float32 terms of size 1; bfloat16 keeps eight bits.
 TOLERANCE = {tf.float32: 5e-6, tf.bfloat16: 4e-2}
-
-
-def normal(*shape: int, seed: int, dtype=tf.float32) -> tf.Tensor:
-    return tf.cast(np.random.default_rng(seed).normal(size=shape), dtype)
 
 
 def draw_at(rate: float):
@@ -45,7 +120,6 @@ def assert_alike(operation, inputs, upstream, dtype, ops=FUSED):
         assert np.abs(other).max() > 0.01, index
 
 
-MASK = tf.constant([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
 # The operation, of ops, a rate and tensors; the shapes of its inputs, of which the result has the first one's.
 OPERATIONS = {
     "bias_gelu": (lambda ops, _, *values: ops.bias_gelu(*values), [(2, 5, 12), (12,)]),
@@ -195,20 +269,15 @@ def gradients_of(encoder: Encoder, ops, **options):
     return compute
 
 
-@pytest.mark.parametrize(
-    ("ops", "options"),
-    [
-        (FUSED, {}),
-        pytest.param(FusedOps("tpu", whole_step=True), {"jit_compile": True}, marks=pytest.mark.slow),
-    ],
-    ids=["fused", "tpu"],
-)
-def test_an_encoder_gives_the_same_output_and_gradients_with_fused_ops(build_encoder, ops, options):
+@pytest.mark.slow
+def test_an_encoder_compiled_for_a_tpu_gives_the_same_output_and_gradients(build_encoder):
+    """tests/train/test_trajectories.py has one with the operations of a CPU."""
     encoder, ids = build_encoder(1), tf.constant([[2, 9, 8, 7, 31, 3, 5, 6, 3]] * 2)
     expected = gradients_of(encoder, REFERENCE)(ids)
+    actual = gradients_of(encoder, FusedOps("tpu", whole_step=True), jit_compile=True)(ids)
     names = ["output", *(variable.path for variable in encoder.trainable_variables)]
-    for name, actual, desired in zip(names, gradients_of(encoder, ops, **options)(ids), expected, strict=True):
-        assert np.abs(actual - desired).max() < 1e-5 * max(1.0, np.abs(desired).max()), name
+    for name, ours, desired in zip(names, actual, expected, strict=True):
+        assert np.abs(ours - desired).max() < 1e-5 * max(1.0, np.abs(desired).max()), name
         # The softmax cancels what is added to all keys alike.
         assert "key/bias" in name or np.abs(desired).max() > 1e-3, name
 
@@ -230,29 +299,27 @@ def test_the_size_of_the_compiled_program_is_linear_in_the_depth(build_encoder):
     assert 0 < six - four < 1.1 * (four - two)
 
 
+def traced_gradient(function, *specs: tf.TensorSpec) -> list[tf.Operation]:
+    """The operations of a function and of its gradient."""
+    traced = tf.function(lambda *inputs: tf.gradients(function(*inputs), inputs), autograph=False)
+    return traced.get_concrete_function(*specs).graph.get_operations()
+
+
 def test_a_step_compiled_as_a_whole_contains_no_programs_of_single_operations():
     """XLA would have to inline them. Nor are sums computed as products there."""
-
-    def gradient(product, bias):
-        ops = FusedOps("cpu", whole_step=True)
-        return tf.gradients(ops.bias_gelu(product, bias), [product, bias])
-
-    specs = tf.TensorSpec([2, 4, 3]), tf.TensorSpec([3])
-    graph = tf.function(gradient, autograph=False).get_concrete_function(*specs).graph
-    kinds = {operation.type for operation in graph.get_operations()}
+    compute = FusedOps("cpu", whole_step=True).bias_gelu
+    kinds = {each.type for each in traced_gradient(compute, tf.TensorSpec([2, 4, 3]), tf.TensorSpec([3]))}
     assert "Sum" in kinds and not kinds & {"PartitionedCall", "StatefulPartitionedCall", "MatMul"}
 
 
 def test_a_step_compiled_as_a_whole_keeps_dropped_probabilities_in_its_own_dtype():
     """Without the barrier a GPU keeps them in float32: a third more memory for ELECTRA-Base at length 512."""
 
-    def gradient(scores, words):
-        ops = FusedOps("gpu", whole_step=True)
-        probs = ops.attention_probs(scores, tf.ones([2, 3]), AttentionOptions(DropoutKey(words, 0.1)))
-        return tf.gradients(probs, scores)
+    def probs(scores, words):
+        ops, options = FusedOps("gpu", whole_step=True), AttentionOptions(DropoutKey(words, 0.1))
+        return ops.attention_probs(scores, tf.ones([2, 3]), options)
 
-    specs = tf.TensorSpec([2, 5, 4, 3], tf.bfloat16), tf.TensorSpec([3], tf.uint32)
-    graph = tf.function(gradient, autograph=False).get_concrete_function(*specs).graph
-    barriers = [each for each in graph.get_operations() if each.type == "XlaOptimizationBarrier"]
+    operations = traced_gradient(probs, tf.TensorSpec([2, 5, 4, 3], tf.bfloat16), tf.TensorSpec([3], tf.uint32))
+    barriers = [each for each in operations if each.type == "XlaOptimizationBarrier"]
     assert [each.outputs[0].dtype for each in barriers] == [tf.bool, tf.bfloat16]
     assert "Cast" in {each.type for each in barriers[1].outputs[0].consumers()}  # the gradient reads it
