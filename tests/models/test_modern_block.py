@@ -67,32 +67,27 @@ def test_segments_change_nothing_and_lengths_may_be_unknown(modern):
         )
 
 
+def gradients_of(modern, variables, **options) -> list[tf.Tensor]:
+    context = ForwardContext(training=True, random=RandomStream(0, 0, 0), **options)
+    with tf.GradientTape() as tape:
+        output = modern["encoder"](modern["ids"], modern["mask"], tf.zeros_like(modern["ids"]), context=context)
+        loss = tf.reduce_sum(output.sequence_output * modern["results"]["upstream"])
+    return [tf.convert_to_tensor(each) for each in tape.gradient(loss, variables)]
+
+
 def test_gradients_are_those_of_transformers(modern):
-    gradients = {name: value for name, value in modern["results"].items() if name.startswith("gradient|")}
-    variables = [modern["named"][name.split("|")[1]] for name in gradients]
-    context = ForwardContext(training=True, random=RandomStream(0, 0, 0), ops=FusedOps("cpu", False))
-
-    @tf.function(autograph=False)
-    def compute():
-        with tf.GradientTape() as tape:
-            output = modern["encoder"](modern["ids"], modern["mask"], tf.zeros_like(modern["ids"]), context=context)
-            loss = tf.reduce_sum(output.sequence_output * modern["results"]["upstream"])
-        return [tf.convert_to_tensor(each) for each in tape.gradient(loss, variables)]
-
-    for (name, expected), gradient in zip(gradients.items(), compute(), strict=True):
+    expected = {name: value for name, value in modern["results"].items() if name.startswith("gradient|")}
+    variables = [modern["named"][name.split("|")[1]] for name in expected]
+    compute = tf.function(lambda: gradients_of(modern, variables, ops=FusedOps("cpu", False)), autograph=False)
+    for (name, desired), gradient in zip(expected.items(), compute(), strict=True):
         actual = gradient.numpy().T if is_transposed(name, gradient) else gradient.numpy()
-        assert actual == pytest.approx(expected, abs=TOLERANCE * float(np.abs(expected).max())), name
+        assert actual == pytest.approx(desired, abs=TOLERANCE * float(np.abs(desired).max())), name
 
 
 def test_rematerialized_layers_give_the_same_gradient(modern):
-    variable, gradients = modern["named"]["model.layers.1.attn.Wqkv.weight"], []
-    for rematerialize in (False, True):
-        context = ForwardContext(training=True, random=RandomStream(0, 0, 0), rematerialize=rematerialize)
-        with tf.GradientTape() as tape:
-            output = modern["encoder"](modern["ids"], modern["mask"], tf.zeros_like(modern["ids"]), context=context)
-            loss = tf.reduce_sum(output.sequence_output * modern["results"]["upstream"])
-        gradients.append(tape.gradient(loss, variable).numpy())
-    assert gradients[1] == pytest.approx(gradients[0], abs=1e-6)
+    variables = [modern["named"]["model.layers.1.attn.Wqkv.weight"]]
+    (kept,), (again,) = (gradients_of(modern, variables, rematerialize=each) for each in (False, True))
+    assert again.numpy() == pytest.approx(kept.numpy(), abs=1e-6)
 
 
 @pytest.mark.parametrize("attention_mask", ["bidirectional", "left_to_right", "right_to_left"])

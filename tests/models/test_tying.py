@@ -17,11 +17,11 @@ TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 
 @pytest.fixture
 def build(tiny_config):
-    """`build(tying, **encoder)`: a tiny ELECTRA; these settings of the encoder are changed."""
+    """`build(tying)`: a tiny ELECTRA."""
 
-    def objective(tying: str, **encoder):
+    def objective(tying: str):
         generator = {"generator": EQUAL_SIZES} if tying == "all" else {}
-        return build_objective(tiny_config(encoder=encoder, objective={"tying": tying, **generator}))
+        return build_objective(tiny_config(objective={"tying": tying, **generator}))
 
     return objective
 

@@ -1,4 +1,4 @@
-"""The loop on the device: evaluations, stop requests, the input of one replica; the step of a GPU, traced without one."""
+"""The loop on the device: evaluations, stop requests, input of one replica; a GPU's step, traced without one."""
 
 import threading
 from types import SimpleNamespace

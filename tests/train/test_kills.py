@@ -22,7 +22,7 @@ import pytest
 from electra_tf.config.loader import config_to_yaml
 from electra_tf.train.checkpoints import steps_in
 from tests.toy import MODERN
-from tests.train.kills import wait_until
+from tests.train.runs import assert_same_run, wait_until
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
@@ -93,9 +93,7 @@ def call(command: list[str], run: Path, moment: Moment | None, delays: random.Ra
 
 
 @pytest.mark.parametrize(("encoder", "train"), RUNS.values(), ids=RUNS)
-def test_run_with_several_kills_equals_an_uninterrupted_one(
-    tiny_config, write_data, tmp_path, assert_same_run, encoder, train
-):
+def test_run_with_several_kills_equals_an_uninterrupted_one(tiny_config, write_data, tmp_path, encoder, train):
     # Reports, checkpoints and evaluations fall on different steps, and sometimes on the same one.
     train = {"num_steps": STEPS_PER_KILL * NUM_KILLS, "log_every_steps": 4, "save_every_steps": 5, **train}
     config = tiny_config(encoder=encoder, train=train, evaluation={"every_steps": 10})

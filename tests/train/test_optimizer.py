@@ -156,33 +156,27 @@ def test_patterns_on_the_end_of_a_name_hold_for_every_replica(name, two_replicas
     assert not np.array_equal(both[0], undecayed[0])
 
 
-# Steps of warm-up, share of the decay (None: linear), steps of each part, what the warning names.
+# The warm-up, share of the decay (None: linear), steps of each part, what the warning names.
 @pytest.mark.parametrize(
-    ("warmup_steps", "decay_fraction", "parts", "named"),
+    ("warmup", "decay_fraction", "parts", "named"),
     [
-        (10, None, [12, 11], None),
-        (10, None, [12, 10], "10 steps and the schedule 10:"),
-        (10, 0.5, [20], None),
-        (10, 0.5, [18], "10 steps and the schedule before its decay 9:"),
-        (1, 1.0, [20], "1 steps and the schedule before its decay 0:"),
-        (0, 1.0, [20], None),
-        (20, 0.0, [20], "20 steps and the schedule 20:"),
+        ({"warmup_steps": 10}, None, [12, 11], None),
+        ({"warmup_steps": 10}, None, [12, 10], "10 steps and the schedule 10:"),
+        ({"warmup_steps": 10}, 0.5, [20], None),
+        ({"warmup_steps": 10}, 0.5, [18], "10 steps and the schedule before its decay 9:"),
+        ({"warmup_steps": 1}, 1.0, [20], "1 steps and the schedule before its decay 0:"),
+        ({"warmup_steps": 0}, 1.0, [20], None),
+        ({"warmup_fraction": 1.0}, 0.0, [20], "20 steps and the schedule 20:"),
     ],
 )
-def test_a_warmup_that_the_decay_or_the_end_interrupts_gives_a_warning(warmup_steps, decay_fraction, parts, named):
+def test_a_warmup_that_the_decay_or_the_end_interrupts_gives_a_warning(warmup, decay_fraction, parts, named):
     decay = {} if decay_fraction is None else QUARTER | {"decay_fraction": decay_fraction}
-    config = OptimizerConfig(learning_rate=1.0, warmup_steps=warmup_steps, **decay)
+    config, (setting,) = OptimizerConfig(learning_rate=1.0, **warmup, **decay), warmup
     warning = missed_peak(config, parts)
-    assert warning is None if named is None else named in warning and warning.endswith("lower optimizer.warmup_steps")
+    assert warning is None if named is None else named in warning and warning.endswith(f"lower optimizer.{setting}")
     if decay:
         rates = [float(learning_rate_at(config, parts, tf.constant(step, tf.int64))) for step in range(parts[0])]
         assert (max(rates) == 1.0) == (named is None)
-
-
-def test_the_warning_names_a_warmup_that_is_a_fraction():
-    assert missed_peak(OptimizerConfig(learning_rate=1.0, warmup_fraction=1.0), [10]).endswith(
-        "lower optimizer.warmup_fraction"
-    )
 
 
 # The schedule either starts again after step 3, or continues with 6 of its 9 steps left.

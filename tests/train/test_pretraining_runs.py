@@ -22,7 +22,7 @@ from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import stages_of
 from tests.toy import EQUAL_SIZES
-from tests.train.kills import killed_at
+from tests.train.runs import assert_same_run, killed_at, lines
 
 QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}
 STAGES = [
@@ -59,7 +59,7 @@ def bert(command) -> tuple[list[str], Path]:
     return flags, run
 
 
-def test_command_trains_and_reports_terms_and_costs(bert, lines):
+def test_command_trains_and_reports_terms_and_costs(bert):
     first, last = lines(bert[1])
     assert (first["step"], first["split"], last["split"]) == (1, "train", "held_out")
     assert {"loss", "masked_lm", "examples_seen", "token_slots_seen", "paper_flops", "hardware_flops"} <= set(first)
@@ -74,7 +74,7 @@ def test_a_finished_run_reports_no_peak(bert, caplog):
     assert not any("is relative to" in message for message in caplog.messages)
 
 
-def test_evaluate_prints_the_reported_metrics(bert, lines, capsys):
+def test_evaluate_prints_the_reported_metrics(bert, capsys):
     assert run_pretraining.main([*bert[0], "--evaluate"]) == 0
     reported = lines(bert[1])[-1]
     assert json.loads(capsys.readouterr().out) == {name: each for name, each in reported.items() if name != "split"}
@@ -211,7 +211,7 @@ def test_the_advice_for_a_stage_that_does_not_divide_is_accepted_by_set(tiny_con
 
 
 @pytest.mark.slow
-def test_a_run_with_a_frozen_generator_continues_without_its_source(bert, command, tmp_path, assert_same_run):
+def test_a_run_with_a_frozen_generator_continues_without_its_source(bert, command, tmp_path):
     """The source is a masked language model of the generator's sizes: here the generator is as large as the encoder."""
     source = shutil.copytree(bert[1], tmp_path / "source")
     objective = {"auxiliary": str(source), "initial_temperature": 2.0, "generator": EQUAL_SIZES}

@@ -15,7 +15,7 @@ from electra_tf.config.loader import config_to_yaml
 from electra_tf.train.checkpoints import steps_in
 from tests.google_storage import HOSTS, start_google_storage
 from tests.namespaces import ROOT, namespace, needs_namespaces, start
-from tests.train.kills import wait_until
+from tests.train.runs import wait_until
 from tests.train.test_replicas import worker_environments
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -87,18 +87,14 @@ def test_damaged_data_ends_the_process(tmp_path, tiny_config, write_data):
     assert "error: " in done.stderr.splitlines()[-1]
 
 
-pytestmark = [
-    pytest.mark.slow,
-    needs_namespaces,
-    pytest.mark.skipif(
-        not (importlib.util.find_spec("gcp_storage_emulator") and shutil.which("openssl")),
-        reason="pip install -r tests/requirements-stores.txt; apt install openssl",
-    ),
-]
-
 READ = "import sys, urllib.request as r; sys.stdout.buffer.write(r.urlopen(sys.argv[1]).read())"
 
 
+@needs_namespaces
+@pytest.mark.skipif(
+    not (importlib.util.find_spec("gcp_storage_emulator") and shutil.which("openssl")),
+    reason="pip install -r tests/requirements-stores.txt; apt install openssl",
+)
 def test_a_run_in_gs_that_was_stopped_and_continued_has_the_weights_of_a_local_one(tiny_config, write_data, tmp_path):
     data, checkpoint = write_data(tmp_path / "data"), "checkpoints/step-8.data-00000-of-00001"
     (tmp_path / "tiny.yaml").write_text(config_to_yaml(tiny_config(train={"save_every_steps": 4})))

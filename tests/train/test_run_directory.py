@@ -21,6 +21,7 @@ from electra_tf.train.code import changed_versions, code_of
 from electra_tf.train.run_directory import RunDirectory, lasting_settings
 from tests import toy
 from tests.toy import VOCABULARY, Regression, toy_config, toy_finetuning_config, toy_run
+from tests.train.runs import lines, train_toy
 
 FACTS = ("data.json", "tokenizer_settings.json")
 
@@ -216,9 +217,7 @@ def test_a_run_records_its_code_and_refuses_another_objective_without_changing_a
 
 
 @pytest.mark.parametrize("package", ["electra_tf", "tensorflow"])
-def test_another_version_is_a_line_in_the_log_and_in_the_reports(
-    copied, train_toy, lines, monkeypatch, caplog, package
-):
+def test_another_version_is_a_line_in_the_log_and_in_the_reports(copied, monkeypatch, caplog, package):
     before = json.loads(Path(copied, "code.json").read_text())[package]
     monkeypatch.setattr(f"{package}.__version__", "9.8.7")
     for _ in range(2):
@@ -241,7 +240,7 @@ def cut(path: Path, share: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def stopped(train_toy, tmp_path_factory) -> Path:
+def stopped(tmp_path_factory) -> Path:
     """A run that was stopped after half of its steps, not to be changed."""
     model_dir = tmp_path_factory.mktemp("stopped") / "run"
     with pytest.MonkeyPatch.context() as patched:
@@ -260,7 +259,7 @@ def stopped(train_toy, tmp_path_factory) -> Path:
         *((f"checkpoints/{name}",) for name in ("checkpoint", "step-4.index", "step-4.data*")),
     ],
 )
-def test_a_run_goes_on_with_files_that_a_power_cut_has_left(stopped, train_toy, tmp_path, caplog, patterns, share):
+def test_a_run_goes_on_with_files_that_a_power_cut_has_left(stopped, tmp_path, caplog, patterns, share):
     run = Path(shutil.copytree(stopped, tmp_path / "run"))
     whole = {file: file.read_bytes() for pattern in patterns for file in run.glob(pattern)}
     assert len(whole) >= len(patterns)
@@ -275,7 +274,7 @@ def test_a_run_goes_on_with_files_that_a_power_cut_has_left(stopped, train_toy, 
     train_toy(run, CONFIG, **START)  # the source that the run has recorded anew
 
 
-def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, train_toy, tmp_path, monkeypatch):
+def test_a_refused_call_leaves_a_damaged_configuration_as_it_is(stopped, tmp_path, monkeypatch):
     run = Path(shutil.copytree(stopped, tmp_path / "run"))
     for name in ("config.yaml", "resolved.yaml", "code.json"):
         cut(run / name, 0.0)

@@ -10,6 +10,7 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import check_data
 from tests import toy
 from tests.toy import ToyStage, evaluate_toy, toy_config, toy_run
+from tests.train.runs import lines, train_toy
 
 HELD_OUT = {
     "seed": 0,
@@ -29,11 +30,6 @@ def two_stages(first: dict | None, second: dict | None) -> list[ToyStage]:
     ]
 
 
-def test_a_second_stage_that_holds_out_text_of_the_first_is_refused():
-    with pytest.raises(UserError, match="^data_dir: held-out text of second may be .* of first, .* seed 0 and 1"):
-        check_data(two_stages(HELD_OUT, OTHER), None, 0)
-
-
 def test_a_run_records_what_chose_its_held_out_text(tmp_path):
     run = RunDirectory(tmp_path)
     for settings, recorded in (((None, None), {}), ((HELD_OUT, OTHER), {"hold_out": [HELD_OUT, OTHER]})):
@@ -42,7 +38,7 @@ def test_a_run_records_what_chose_its_held_out_text(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def source(train_toy, tmp_path_factory) -> str:
+def source(tmp_path_factory) -> str:
     """A run of two steps, of data with `HELD_OUT`, at seed 6; not to be changed."""
     config, path = toy_config(train={"seed": 6}), tmp_path_factory.mktemp("source") / "run"
     train_toy(path, config, ToyStage(config, hold_out=HELD_OUT), stop_at_step=2)
@@ -106,7 +102,7 @@ class MixedToy(ToyStage):
         return [ToyStage(toy_config(), source_name=name, share=share, **facts) for name, share in shares.items()]
 
 
-def test_the_sources_of_a_mixture_are_reported_and_recorded(train_toy, tmp_path, caplog, capsys, lines):
+def test_the_sources_of_a_mixture_are_reported_and_recorded(tmp_path, caplog, capsys):
     caplog.set_level("INFO")
     config = toy_config(evaluation={"best_metric": "books/squared_error"})
     metrics = train_toy(tmp_path, config, MixedToy(config))

@@ -14,7 +14,7 @@ from electra_tf.train.checkpoints import Checkpoints, latest_intact, restore_str
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import continue_from
 from tests.toy import TOKENIZER, Regression, built, toy_config, toy_run
-from tests.train.kills import killed_at
+from tests.train.runs import assert_same_checkpoints, killed_at, lines, tensors, train_toy
 
 STABLE = {"learning_rate": 0.05, "warmup_steps": 2, "schedule": "warmup_stable_decay", "decay_fraction": 0.25}
 
@@ -25,7 +25,7 @@ def stable_config(num_steps: int, **optimizer):
 
 
 @pytest.fixture(scope="module")
-def planned(train_toy, tmp_path_factory) -> str:
+def planned(tmp_path_factory) -> str:
     """A run that was planned with 16 steps."""
     model_dir = str(tmp_path_factory.mktemp("planned") / "run")
     train_toy(model_dir, stable_config(16))
@@ -33,38 +33,32 @@ def planned(train_toy, tmp_path_factory) -> str:
 
 
 @pytest.fixture(scope="module")
-def decayed(train_toy, tmp_path_factory) -> str:
+def decayed(tmp_path_factory) -> str:
     """A finished run of 8 steps."""
     model_dir = str(tmp_path_factory.mktemp("decayed") / "run")
     train_toy(model_dir, stable_config(8))
     return model_dir
 
 
-def assert_equal_ends(tensors, run, planned) -> None:
-    first, second = (tensors(f"{each}/checkpoints/step-16") for each in (run, planned))
-    assert first.keys() == second.keys()
-    assert [name for name in first if not np.array_equal(first[name], second[name])] == []
-
-
-def test_a_run_extended_before_its_decay_equals_one_planned_so(train_toy, tensors, lines, tmp_path, planned):
+def test_a_run_extended_before_its_decay_equals_one_planned_so(tmp_path, planned):
     train_toy(tmp_path, stable_config(8), stop_at_step=6)
     train_toy(tmp_path, stable_config(16))
-    assert_equal_ends(tensors, tmp_path, planned)
+    assert_same_checkpoints(tmp_path, planned, "checkpoints/step-16")
     of_training = [[line for line in lines(each) if line["split"] == "train"] for each in (tmp_path, planned)]
     assert of_training[0] == of_training[1]
 
 
 @pytest.mark.slow
-def test_a_new_run_with_the_optimizer_of_a_milestone_also_if_interrupted_equals_an_extended_one(
-    train_toy, tensors, tmp_path, planned, decayed
+def test_a_new_run_with_the_optimizer_of_a_milestone_also_if_interrupted_equals_a_longer_one(
+    tmp_path, planned, decayed
 ):
     config = stable_config(16)
     train_toy(tmp_path, config, init_from=f"{decayed}/milestones/step-6", with_optimizer=True, stop_at_step=7)
     train_toy(tmp_path, config)
-    assert_equal_ends(tensors, tmp_path, planned)
+    assert_same_checkpoints(tmp_path, planned, "checkpoints/step-16")
 
 
-def test_the_statistics_of_the_data_replace_those_of_the_source(train_toy, tmp_path, decayed, monkeypatch):
+def test_the_statistics_of_the_data_replace_those_of_the_source(tmp_path, decayed, monkeypatch):
     steps, options = [], {"init_from": f"{decayed}/milestones/step-6", "with_optimizer": True, "stop_at_step": 7}
     monkeypatch.setattr(Regression, "adopt_data", lambda task, data: steps.append(int(task.optimizer.iterations)))
     train_toy(tmp_path, stable_config(16), **options)
@@ -118,7 +112,7 @@ def test_where_steps_depend_on_their_number_no_run_is_made_longer(tmp_path, deca
         continue_from(task, f"{decayed}/milestones/step-6", None)
 
 
-def test_a_started_run_is_not_continued_with_the_optimizer_of_its_source(train_toy, tmp_path, decayed):
+def test_a_started_run_is_not_continued_with_the_optimizer_of_its_source(tmp_path, decayed):
     config, source = stable_config(16), f"{decayed}/milestones/step-6"
     train_toy(tmp_path, config, init_from=source, initialize=lambda *_: ["none"], stop_at_step=1)
     with pytest.raises(UserError, match="was started from .* without with_optimizer; leave"):
@@ -174,7 +168,7 @@ def initialize(task, source, tokenizer) -> list[str]:
     return [f"weights from {source}"]
 
 
-def test_run_starts_with_the_weights_of_another_and_records_it(whole, train_toy, tensors, tmp_path):
+def test_run_starts_with_the_weights_of_another_and_records_it(whole, tmp_path):
     train_toy(tmp_path, init_from=whole[0], initialize=initialize, stop_at_step=2)
     started, source = (tensors(path) for path in (tmp_path / "checkpoints/step-0", f"{whole[0]}/checkpoints/step-8"))
     weights = [name for name in source if name.startswith("task/")]
@@ -192,14 +186,14 @@ def test_run_starts_with_the_weights_of_another_and_records_it(whole, train_toy,
 
 
 @pytest.mark.slow
-def test_run_killed_before_its_first_checkpoint_reads_its_source_again(whole, train_toy, two_replicas, tmp_path):
+def test_run_killed_before_its_first_checkpoint_reads_its_source_again(whole, two_replicas, tmp_path):
     with killed_at(Checkpoints, "save", 1, "before"):
         train_toy(tmp_path, init_from=whole[0], initialize=initialize)
     train_toy(tmp_path, initialize=initialize, stop_at_step=1, strategy=two_replicas)
     assert steps_in(f"{tmp_path}/checkpoints") == [0, 1]
 
 
-def test_started_run_refuses_init_from(copied, whole, train_toy):
+def test_started_run_refuses_init_from(copied, whole):
     with pytest.raises(UserError, match="^init_from="):
         train_toy(copied, init_from=whole[0])
 
@@ -209,7 +203,7 @@ def refuse(*_):
 
 
 @pytest.mark.parametrize("method", ["create_variables", "adopt_data", None])
-def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(train_toy, tmp_path, monkeypatch, method):
+def test_a_refused_start_leaves_no_file_and_the_directory_stays_free(tmp_path, monkeypatch, method):
     """By the model, the vocabulary or the initial weights."""
     with monkeypatch.context() as patched, pytest.raises(UserError, match="refused"):
         if method:

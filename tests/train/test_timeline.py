@@ -3,7 +3,8 @@
 import pytest
 
 from electra_tf.train.timeline import due_after, milestone_steps, next_stop, stage_at, stages_of
-from tests.toy import Regression, ToyStage, toy_config
+from tests.toy import ToyStage, toy_config
+from tests.train.runs import TwoPhases
 
 
 def config(every_steps: int = 10):
@@ -41,16 +42,8 @@ def test_each_is_due_at_its_multiples_and_reports_and_evaluations_at_the_end_of_
     assert due("evaluation", every_steps=0) == [20]
 
 
-class TwoPhases(Regression):
-    """The first three steps train another task."""
-
-    phases = lambda self: (self.first, self)  # noqa: E731
-    phase_steps = property(lambda self: (3, 5))
-
-
 def test_a_run_is_cut_at_the_end_of_each_phase_and_of_each_stage():
     task = TwoPhases(toy_config())
-    task.first = Regression(toy_config())
     short, long = ToyStage(toy_config(), name="a", last_step=5), ToyStage(toy_config(), name="b", first_step=5)
     cut = stages_of(task, (short, long))
     assert [(part.first_step, part.last_step, part.name) for part in cut] == [(0, 3, "a"), (3, 5, "a"), (5, 8, "b")]

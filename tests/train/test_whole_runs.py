@@ -19,10 +19,10 @@ from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.signals import Interrupted, Interruption
 from tests import toy
 from tests.toy import Regression, ToyStage, evaluate_toy, toy_config, toy_run
-from tests.train.kills import killed_at
+from tests.train.runs import TwoPhases, assert_same_run, killed_at, lines, tensors, train_toy
 
 
-def test_reports_have_all_metrics_at_the_steps_where_they_are_due(whole, lines):
+def test_reports_have_all_metrics_at_the_steps_where_they_are_due(whole):
     reports = [(line["step"], line["split"]) for line in lines(whole[0])]
     # Step 1 is the untrained model, then every second; evaluations after 4 and at the end.
     train_steps = [(step, "train") for step in (1, 2, 4, 6, 8)]
@@ -33,7 +33,7 @@ def test_reports_have_all_metrics_at_the_steps_where_they_are_due(whole, lines):
     assert (first["learning_rate"], last["learning_rate"]) == pytest.approx((0.05, 0.05 / 8))
 
 
-def test_directory_has_checkpoints_milestones_data_and_tokenizer(whole, tensors):
+def test_directory_has_checkpoints_milestones_data_and_tokenizer(whole):
     run = Path(whole[0])
     assert (steps_in(f"{run}/milestones"), steps_in(f"{run}/checkpoints")) == ([2, 3, 8], [4, 8])
     counter = "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"
@@ -54,9 +54,7 @@ def test_directory_has_checkpoints_milestones_data_and_tokenizer(whole, tensors)
         ("ram://kills", Checkpoints, "save", 5, "before"),
     ],
 )
-def test_killed_and_continued_run_equals_a_whole_one(
-    whole, train_toy, assert_same_run, tmp_path, place, owner, name, number, when
-):
+def test_killed_and_continued_run_equals_a_whole_one(whole, tmp_path, place, owner, name, number, when):
     model_dir = place or str(tmp_path)
     with killed_at(owner, name, number, when):
         train_toy(model_dir)
@@ -67,7 +65,7 @@ def test_killed_and_continued_run_equals_a_whole_one(
     assert_same_run(model_dir, whole[0], "checkpoints/step-8")
 
 
-def test_call_with_stop_at_step_is_continued_by_the_next(whole, train_toy, lines, tmp_path):
+def test_call_with_stop_at_step_is_continued_by_the_next(whole, tmp_path):
     train_toy(tmp_path, stop_at_step=3)
     assert steps_in(f"{tmp_path}/checkpoints") == [3]
     assert [(line["step"], line["split"]) for line in lines(tmp_path)] == [(1, "train"), (2, "train"), (3, "held_out")]
@@ -75,14 +73,14 @@ def test_call_with_stop_at_step_is_continued_by_the_next(whole, train_toy, lines
     assert [line for line in lines(tmp_path) if line["step"] != 3] == lines(whole[0])
 
 
-def test_a_run_that_ended_between_a_milestone_and_its_first_checkpoint_keeps_its_settings(copied, train_toy):
+def test_a_run_that_ended_between_a_milestone_and_its_first_checkpoint_keeps_its_settings(copied):
     shutil.rmtree(f"{copied}/checkpoints")
     Path(copied, "metrics.jsonl").unlink()
     with pytest.raises(UserError, match="has optimizer.learning_rate 0.05, this call has 0.5"):
         train_toy(copied, toy_config(optimizer={"learning_rate": 0.5}))
 
 
-def test_finished_run_called_again_trains_and_writes_nothing(whole, train_toy, copied, assert_same_run, caplog):
+def test_finished_run_called_again_trains_and_writes_nothing(whole, copied, caplog):
     caplog.set_level("INFO")
     checkpoint = Path(copied) / "checkpoints" / "step-8.index"
     before = checkpoint.stat().st_mtime_ns
@@ -113,7 +111,7 @@ def test_a_dry_run_refuses_what_a_run_refuses(tmp_path):
         toy_run(toy_config(), tmp_path).begins()
 
 
-def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(whole, train_toy, tensors, tmp_path, monkeypatch):
+def test_signal_ends_the_run_at_its_next_step_with_a_checkpoint(whole, tmp_path, monkeypatch):
     """It arrives while the device runs a loop of many steps."""
     config = toy_config(train={"log_every_steps": 8, "save_every_steps": 8, "milestone_fractions": ()})
     requests, deferred = [], Interruption.deferred
@@ -155,9 +153,7 @@ def test_evaluate_without_held_out_split_or_checkpoint_is_an_error(whole, tmp_pa
         ({}, {"tokenizer": StoredTokenizer(b"[PAD]\n", TextSettings(strip_accents=False))}, r"vocab\.txt"),
     ],
 )
-def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(
-    copied, train_toy, settings, stage, message
-):
+def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(copied, settings, stage, message):
     def content() -> dict:
         return {path: path.read_bytes() for path in Path(copied).rglob("*") if path.is_file() and path.name != ".lock"}
 
@@ -167,7 +163,7 @@ def test_other_settings_data_or_tokenizer_are_an_error_that_changes_no_file(
     assert content() == before
 
 
-def test_settings_that_do_not_affect_the_weights_may_change_in_a_started_run(copied, train_toy):
+def test_settings_that_do_not_affect_the_weights_may_change_in_a_started_run(copied):
     train = {"log_every_steps": 3, "save_every_steps": 5, "keep_checkpoints": 1, "milestone_fractions": (0.5,)}
     evaluation = {"every_steps": 1, "max_batches": 1, "best_metric": "squared_error", "patience": 2}
     config = toy_config(train={**train, "on_nonfinite": "skip"}, evaluation=evaluation)
@@ -175,7 +171,7 @@ def test_settings_that_do_not_affect_the_weights_may_change_in_a_started_run(cop
     assert "keep_checkpoints: 1" in Path(copied, "config.yaml").read_text()
 
 
-def test_run_without_its_checkpoints_does_not_start_again(copied, whole, train_toy, assert_same_run):
+def test_run_without_its_checkpoints_does_not_start_again(copied, whole):
     shutil.rmtree(f"{copied}/checkpoints")
     with pytest.raises(UserError, match="metrics.jsonl reports 8 steps, but .*checkpoints"):
         train_toy(copied)
@@ -187,7 +183,7 @@ def test_run_without_its_checkpoints_does_not_start_again(copied, whole, train_t
 
 
 @pytest.mark.slow
-def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped_but_not_too_often(train_toy, lines, tmp_path):
+def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped_but_not_too_often(tmp_path):
     config = toy_config(train={"max_nonfinite_steps": 1})
     stage, worse = (ToyStage(config, nan_steps=steps) for steps in ((5,), (5, 6)))
     with pytest.raises(TrainingStopped, match=r"step 6 is not finite \(squared_error nan, "):
@@ -205,7 +201,7 @@ def test_nonfinite_loss_ends_the_run_before_the_update_and_can_be_skipped_but_no
 
 
 @pytest.mark.slow
-def test_alarm_is_raised_once_also_in_an_interrupted_run(train_toy, tmp_path, monkeypatch, capsys):
+def test_alarm_is_raised_once_also_in_an_interrupted_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Regression, "plateau", lambda task, metrics: f"its loss is {metrics['loss']:.0f}")
     config = toy_config(train={"alarm_after_steps": 6})
     train_toy(tmp_path / "whole", config)
@@ -219,7 +215,7 @@ def test_alarm_is_raised_once_also_in_an_interrupted_run(train_toy, tmp_path, mo
 
 
 @pytest.mark.parametrize("num_batches", [2, 0])
-def test_verdict_on_the_last_evaluation_is_logged_at_the_end(train_toy, tmp_path, monkeypatch, caplog, num_batches):
+def test_verdict_on_the_last_evaluation_is_logged_at_the_end(tmp_path, monkeypatch, caplog, num_batches):
     monkeypatch.setattr(Regression, "verdict", lambda task, metrics: f"verdict on {sorted(metrics)}")
     caplog.set_level(logging.INFO)
     train_toy(tmp_path, stage=ToyStage(toy_config(), num_batches), stop_at_step=1)
@@ -251,34 +247,9 @@ def test_in_a_log_the_progress_bar_ends_its_line_before_an_error(whole, monkeypa
     assert "2/5" in printed and printed.endswith("\n")
 
 
-class OutputAlone(Regression):
-    trained_variables = property(lambda self: self.output_layer.trainable_variables)
-
-
-class TwoPhases(Regression):
-    """The first three steps train the output layer alone. Then its bias becomes 7, and the others train everything."""
-
-    phase_steps = property(lambda self: (3, self.config.train.num_steps - 3))
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.first = OutputAlone(config)
-        self.first.hidden, self.first.output_layer = self.hidden, self.output_layer
-
-    def phases(self):
-        return self.first, self
-
-    def begin(self):
-        self.output_layer.bias.assign([7.0])
-
-    def create_variables(self):
-        self.first.create_variables()
-        super().create_variables()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("stop_at_step", [2, 3])
-def test_each_phase_trains_its_own_variables(lines, tensors, tmp_path, stop_at_step):
+def test_each_phase_trains_its_own_variables(tmp_path, stop_at_step):
     config = toy_config(train={"milestone_fractions": (0.125, 0.375, 0.5)})
     run = toy_run(config, tmp_path)
     for last_step in (stop_at_step, 8):
@@ -305,7 +276,7 @@ def best_config(every_steps: int = 4, **evaluation):
 
 
 @pytest.mark.slow
-def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(train_toy, tmp_path):
+def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(tmp_path):
     train_toy(tmp_path, best_config(), stop_at_step=3)
     assert steps_in(f"{tmp_path}/best") == []
     train_toy(tmp_path, best_config(), stop_at_step=5)
@@ -313,14 +284,14 @@ def test_the_evaluation_at_the_end_of_an_early_call_is_not_kept_as_the_best(trai
 
 
 @pytest.mark.slow
-def test_the_best_checkpoint_stays_if_evaluations_become_rarer(train_toy, tmp_path, scored):
+def test_the_best_checkpoint_stays_if_evaluations_become_rarer(tmp_path, scored):
     scored(5.0, 9.0, 7.0, 8.0)  # of steps 2, 4, 6 (the end of the first call) and 8
     train_toy(tmp_path, best_config(every_steps=2), stop_at_step=6)
     train_toy(tmp_path, best_config(every_steps=8))
     assert steps_in(f"{tmp_path}/best") == [4]
 
 
-def test_a_run_that_patience_has_ended_says_so_again(train_toy, tmp_path, scored, caplog):
+def test_a_run_that_patience_has_ended_says_so_again(tmp_path, scored, caplog):
     caplog.set_level(logging.INFO)
     scored(1.0, 1.0)
     for _ in range(2):
@@ -330,7 +301,7 @@ def test_a_run_that_patience_has_ended_says_so_again(train_toy, tmp_path, scored
         assert steps_in(f"{tmp_path}/checkpoints") == [4]
 
 
-def test_patience_without_evaluations_is_a_warning(train_toy, tmp_path, caplog):
+def test_patience_without_evaluations_is_a_warning(tmp_path, caplog):
     train_toy(tmp_path, best_config(every_steps=0, patience=1))
     assert any("patience counts evaluations" in message for message in caplog.messages)
 
@@ -339,9 +310,7 @@ def test_patience_without_evaluations_is_a_warning(train_toy, tmp_path, caplog):
     ("metric", "num_batches", "named"),
     [("squared_eror", 2, "squared_eror .* squared_error?"), ("squared_error", 0, "best_metric needs held-out")],
 )
-def test_a_best_metric_that_no_evaluation_has_is_refused_before_training(
-    train_toy, tmp_path, metric, num_batches, named
-):
+def test_a_best_metric_that_no_evaluation_has_is_refused_before_training(tmp_path, metric, num_batches, named):
     config = best_config(best_metric=metric)
     with pytest.raises(UserError, match=named):
         train_toy(tmp_path, config, ToyStage(config, num_evaluation_batches=num_batches))
