@@ -1,4 +1,4 @@
-"""Trains runs of the toy task, reads and compares their files, and ends runs as a kill would."""
+"""Trains runs of the toy task, of one phase or two, reads and compares their files, and ends runs as a kill would."""
 
 import contextlib
 import itertools
