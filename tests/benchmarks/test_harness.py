@@ -1,5 +1,3 @@
-"""The benchmarks' harness: verdicts, rounds, processes, and the processor."""
-
 import os
 import shutil
 import subprocess

@@ -1,5 +1,3 @@
-"""The commands of published figures: their flags exist, and the peers get the settings of transformers."""
-
 import importlib
 import re
 from pathlib import Path

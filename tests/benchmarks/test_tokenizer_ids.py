@@ -1,5 +1,3 @@
-"""The same ids of SentencePiece models in sentencepiece, the builder, a SavedModel and transformers."""
-
 from pathlib import Path
 
 import pytest

@@ -7,6 +7,11 @@ from electra_tf.config.errors import UserError
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from tests.toy import ENCODER
 
+STAGES = [
+    {"num_steps": 5, "max_seq_length": 8, "batch_size": 6},
+    {"num_steps": 3, "max_seq_length": 10, "batch_size": 4},
+]
+
 
 @pytest.fixture
 def settings() -> Callable[..., dict]:

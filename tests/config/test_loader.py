@@ -4,13 +4,10 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.loader import config_to_yaml, presets, read_values
+from electra_tf.config.loader import presets, read_values
 from electra_tf.tasks.pretrain.config import load_config
+from tests.config.conftest import STAGES
 
-STAGES = [
-    {"num_steps": 5, "max_seq_length": 8, "batch_size": 6},
-    {"num_steps": 3, "max_seq_length": 10, "batch_size": 4},
-]
 MASKED_LM = {"name": "bert_mlm", "masked_lm_loss_weight": 1.0}
 
 
@@ -131,13 +128,6 @@ def test_a_key_may_differ_from_that_of_a_merge(write):
 def test_the_error_for_a_long_value_is_short(refusal):
     line = refusal("train.num_steps='" + 5000 * "x" + "'")
     assert "train.num_steps is 'xxx" in line and len(line) < 400
-
-
-def test_the_resolved_configuration_reads_back_equal_and_cannot_be_changed(load, write):
-    config = load("masking.selection=with_replacement", "evaluation.batch_size=3")
-    assert load_config(write(config_to_yaml(config), "resolved.yaml")) == config
-    with pytest.raises(ValueError, match="frozen"):
-        config.train.num_steps = 9
 
 
 def test_a_configuration_is_read_from_a_filesystem_of_tensorflow():

@@ -13,10 +13,12 @@ DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs" / "configs.md"
 
 
 @pytest.mark.parametrize("path", presets().values(), ids=lambda path: path.stem)
-def test_a_shipped_configuration_loads_and_reads_back_equal(path, tmp_path):
+def test_a_shipped_configuration_reads_back_equal_and_cannot_be_changed(path, tmp_path):
     config, run = load_config(path, ["train.seed=3"]), RunDirectory(tmp_path)
     run.write_config(config)
     assert load_config(run.config_file) == load_config(run.resolved_file) == config
+    with pytest.raises(ValueError, match="frozen"):
+        config.train.num_steps = 9
 
 
 def test_a_runs_config_has_no_default_that_another_objective_has_not(tmp_path):

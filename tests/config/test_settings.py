@@ -3,11 +3,9 @@ import json
 import pytest
 
 from electra_tf.tasks.pretrain.config import parse_config
+from tests.config.conftest import STAGES
 
-STAGES = [
-    {"num_steps": 5, "max_seq_length": 8, "batch_size": 6},
-    {"num_steps": 3, "max_seq_length": 10, "batch_size": 4},
-]
+NOISE = [{**STAGES[0], "masked_fraction": 0.3}, STAGES[1]]
 EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
 
 
@@ -44,23 +42,15 @@ EQUAL_SIZES = ["objective.tying=all", "objective.generator.size_fraction=1"]
             "objective={name: hard_mlm, difficulty: {size_fraction: 0.5, num_heads: 5}}",
             "objective.difficulty: the settings: hidden_size 8 is not a multiple of num_heads 5",
         ),
+        # Masking that an objective cannot have.
+        ("objective.name=hard_mlm; masking.scheme=span", "masking.scheme is "),
+        ("objective.name=hard_mlm; masking.selection=with_replacement", "masking.selection is "),
+        ("objective.name=electric; masking.masked_fraction=[0.3, 0.15]", "the same share of noise"),
+        (f"objective.name=electric; stages={json.dumps(NOISE)}", "share of noise"),
     ],
 )
 def test_the_error_for_a_wrong_setting_names_it(refusal, override, named):
-    assert named in refusal(override)
-
-
-@pytest.mark.parametrize(
-    ("objective", "override", "named"),
-    [
-        ("hard_mlm", "masking.scheme=span", "masking.scheme is "),
-        ("hard_mlm", "masking.selection=with_replacement", "masking.selection is "),
-        ("electric", "masking.masked_fraction=[0.3, 0.15]", "the same share of noise"),
-        ("electric", f"stages={json.dumps([{**STAGES[0], 'masked_fraction': 0.3}, STAGES[1]])}", "share of noise"),
-    ],
-)
-def test_an_objective_refuses_masking_that_it_cannot_have(refusal, objective, override, named):
-    assert named in refusal(f"objective.name={objective}", override)
+    assert named in refusal(*override.split("; "))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""Batches of similar length: each row once an epoch, padded to few lengths, the same for any number of replicas."""
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -85,27 +85,33 @@ def test_unigram_losses_come_from_the_token_counts(directory, tiny_config):
 
 
 @pytest.mark.parametrize(
-    ("removed", "complaint"),
+    ("name", "content", "named"),
     [
-        ("vocab.txt", "holds no vocab.txt or spm.model or tokenizer.json"),
-        ("train-00001-of-00003.tfrecord", "train-00001-of-00003.tfrecord"),
+        ("vocab.txt", None, ["holds no vocab.txt or spm.model or tokenizer.json"]),
+        ("train-00001-of-00003.tfrecord", None, ["train-00001-of-00003.tfrecord"]),
+        ("train-00002-of-00003.tfrecord", b"7 bytes", ["train-00002-of-00003.tfrecord has 7 bytes", "json has 282"]),
     ],
 )
-def test_a_missing_file_is_named(directory, tiny_config, removed, complaint):
-    (directory / removed).unlink()
+def test_a_missing_file_and_a_shard_cut_short_are_named(directory, tiny_config, name, content, named):
+    (directory / name).unlink()
+    if content:
+        (directory / name).write_bytes(content)
     message = refusal(directory, tiny_config())
-    assert complaint in message and str(directory) in message
+    assert all(part in message for part in [*named, str(directory)])
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    ("vocabulary", "changes", "named"),
     [
-        ({"encoder": {"vocab_size": 46}}, "has 47 entries, encoder.vocab_size is 46; give encoder.vocab_size=47"),
-        ({"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
+        (VOCABULARY, {"encoder": {"vocab_size": 46}}, "47 entries, encoder.vocab_size is 46; give encoder.vocab_size="),
+        (VOCABULARY + b"new\n", {"encoder": {"vocab_size": 48}}, "has vocab_size 47, the run has 48"),
+        (VOCABULARY.upper(), {}, f"has vocab_sha256 {hashlib.sha256(VOCABULARY).hexdigest()}, the run has "),
+        (VOCABULARY, {"data": {"max_seq_length": 9}}, "has max_seq_length 10, the run has 9"),
     ],
 )
-def test_a_mismatch_of_run_and_data_set_is_refused_with_both_values(directory, tiny_config, changes, complaint):
-    assert complaint in refusal(directory, tiny_config(**changes))
+def test_a_mismatch_of_run_and_data_set_is_refused_with_both_values(directory, tiny_config, vocabulary, changes, named):
+    (directory / "vocab.txt").write_bytes(vocabulary)
+    assert named in refusal(directory, tiny_config(**changes))
 
 
 @pytest.mark.parametrize("num_rows", [47, 48])
@@ -113,14 +119,6 @@ def test_a_word_table_may_have_more_rows_than_the_vocabulary_tokens(directory, t
     data = open_data(directory, tiny_config(encoder={"vocab_size": num_rows}))
     assert data.masking_vocabulary.vocab_size == len(data.token_counts) == 47
     assert [f"is {num_rows}: rows" in caplog.text, "encoder.vocab_size=47" in caplog.text] == [num_rows > 47] * 2
-
-
-def test_a_shard_cut_short_is_named_with_both_sizes(directory, tiny_config):
-    shard = directory / "train-00002-of-00003.tfrecord"
-    size = shard.stat().st_size
-    shard.write_bytes(shard.read_bytes()[:-3])
-    message = refusal(directory, tiny_config())
-    assert all(part in message for part in ("train-00002-of-00003.tfrecord", f"{size - 3} bytes", f"{size};"))
 
 
 def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config):
@@ -161,9 +159,7 @@ def test_the_authors_data_is_identified_by_the_numbers_of_its_examples(authors_d
         ("", {"": b""}, "surplus (pretrain_data.tfrecord-)"),
     ],
 )
-def test_shards_of_the_authors_that_are_missing_or_surplus_are_named(
-    authors_directory, tiny_config, removed, added, named
-):
+def test_missing_and_surplus_shards_of_the_authors_are_named(authors_directory, tiny_config, removed, added, named):
     if removed:
         (authors_directory / f"pretrain_data.tfrecord-{removed}").unlink()
     for name, content in added.items():

@@ -5,9 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from electra_tf.config.errors import UserError
-from electra_tf.data.manifest import MANIFEST_FILE, InputFile, Manifest, check_matches, seen_held_out_text
-from electra_tf.text.vocabulary import Vocabulary
-from tests.toy import VOCABULARY
+from electra_tf.data.manifest import MANIFEST_FILE, InputFile, Manifest, seen_held_out_text
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +43,6 @@ def test_a_wrong_manifest_is_a_user_error(manifest, tmp_path, old, new, complain
     (tmp_path / MANIFEST_FILE).write_text(manifest().to_json().replace(old, new))
     with pytest.raises(UserError, match=complaint):
         Manifest.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("changes", "max_seq_length", "complaint"),
-    [
-        ({"vocab_size": 48}, 10, "vocab_size 48, the run has 47"),
-        ({"vocab_sha256": "bb"}, 10, "vocab_sha256 bb, the run has [0-9a-f]{64}"),
-        ({}, 32, "max_seq_length 10, the run has 32"),
-    ],
-)
-def test_a_mismatch_is_a_user_error_that_names_both_values(manifest, changes, max_seq_length, complaint):
-    vocabulary = Vocabulary.from_bytes(VOCABULARY, "a test")
-    check_matches(manifest(), vocabulary=vocabulary, max_seq_length=10)
-    with pytest.raises(UserError, match=complaint):
-        check_matches(manifest(**changes), vocabulary=vocabulary, max_seq_length=max_seq_length)
 
 
 @pytest.fixture(scope="module")

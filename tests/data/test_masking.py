@@ -196,12 +196,6 @@ def test_a_span_that_fits_nowhere_is_as_long_as_possible():
     assert {tuple(positions) for positions in result} == {(1, 4, 5, 6), (2, 4, 5, 6)}
 
 
-def test_spans_do_not_overlap():
-    row = [CLS, *[7] * 9, SEP, *[7] * 4, SEP]
-    result = chosen(rows(*[row] * 50, length=16), scheme="span", masked_fraction=0.95)
-    assert result == [[*range(1, 10), *range(11, 15)]] * 50
-
-
 def test_span_lengths_are_geometric_with_spanberts_mean_by_default():
     uniform = RandomStream(3, 0, 0).uniform(9000, (1,))
 

@@ -22,9 +22,8 @@ MASKING = MaskingConfig(masked_fraction=0.3)
 
 
 def change_manifest(directory, **changes) -> None:
-    path = directory / MANIFEST_FILE
-    manifest = Manifest.from_bytes(path.read_bytes(), str(path))
-    path.write_text(manifest.model_copy(update=changes).to_json(), encoding="utf-8")
+    changed = Manifest.load(directory).model_copy(update=changes)
+    (directory / MANIFEST_FILE).write_text(changed.to_json(), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

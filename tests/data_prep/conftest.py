@@ -9,11 +9,10 @@ from huggingface_hub import HfFileSystem
 
 from data_prep.build import build
 from data_prep.settings import BuildSettings
+from electra_tf.text.vocabulary import SPECIAL_TOKENS
 from tests.data_prep.reading import contents
 from tests.data_prep.texts import inputs_of, write_source
 from tests.hub import Hub, hub_on_loopback
-
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +41,17 @@ def build_settings(vocab_file) -> Callable[..., BuildSettings]:
             "num_shards": 3,
         }
         return BuildSettings(**{**defaults, **changes})
+
+    return make
+
+
+@pytest.fixture
+def text_settings(build_settings, tmp_path) -> Callable[..., BuildSettings]:
+    """`text_settings(text, **changes)`: of a data set of this text, in `a.txt`, of which no document is held out."""
+
+    def make(text: str, **changes) -> BuildSettings:
+        (tmp_path / "a.txt").write_text(text)
+        return build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **{"held_out_fraction": 0.0, **changes})
 
     return make
 
@@ -91,13 +101,11 @@ def data_dir(tmp_path_factory, source_settings) -> Path:
 
 @pytest.fixture(scope="session")
 def expected(data_dir) -> dict[str, bytes]:
-    """The files of `data_dir`."""
     return contents(data_dir)
 
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch) -> Iterator[Hub]:
-    """The Hugging Face Hub."""
     with hub_on_loopback(monkeypatch, tmp_path / "cache") as server:
         HfFileSystem.clear_instance_cache()
         yield server

@@ -1,5 +1,3 @@
-"""Compressed files and archives: every kind, archives in archives, truncated and damaged files."""
-
 import bz2
 import collections
 import errno
@@ -38,17 +36,18 @@ def test_several_streams_with_zero_padding_are_read(name):
 
 
 @EVERY_COMPRESSION
-@pytest.mark.parametrize("damage", ["truncated", "overwritten", "garbage after the end"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-200],
+        lambda content: content[: len(content) // 2] + bytes(100) + content[len(content) // 2 + 100 :],
+        lambda content: content + b"This is no compressed data at all.",
+    ],
+    ids=["truncated", "overwritten", "garbage after the end"],
+)
 def test_damaged_data_is_a_fault_of_the_file(name, damage):
-    content = bytearray(PACKERS[name](TEXT))
-    if damage == "truncated":
-        del content[-200:]
-    elif damage == "overwritten":
-        content[len(content) // 2 : len(content) // 2 + 100] = bytes(range(100, 200))
-    else:
-        content += b"This is no compressed data at all."
     with pytest.raises(FileFault, match="is damaged: "):
-        unpack(bytes(content))
+        unpack(damage(PACKERS[name](TEXT)))
 
 
 @EVERY_COMPRESSION
@@ -82,20 +81,20 @@ def test_ranges_of_bzip2_have_the_text_of_the_whole_file(name, num_bytes):
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-@pytest.mark.parametrize("damage", ["in a block", "no end", "half of an end", "no header", "text after the end"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[:-40_000] + b"0123456789" + content[-39_990:],
+        lambda content: content[:-11],  # no end
+        lambda content: content[:-2],
+        lambda content: BLOCKS["streams"] + b"BZh0" + content[4:],  # no header
+        lambda content: content + b"BZh9",  # text after the end
+    ],
+)
 def test_a_damaged_range_of_bzip2_is_an_error(name, damage):
-    content = bytearray(BLOCKS[name].rstrip(b"\0"))
-    if damage == "in a block":
-        content[-40_000:-39_990] = b"0123456789"
-    elif damage == "no header":
-        content[:4] = b"BZh0"
-        content = BLOCKS["streams"] + content
-    elif damage == "text after the end":
-        content += b"BZh9"
-    else:
-        del content[-11 if damage == "no end" else -2 :]
+    content = damage(BLOCKS[name].rstrip(b"\0"))
     with pytest.raises((OSError, EOFError), match="invalid"):
-        text_between(bytes(content), 0, len(content))
+        text_between(content, 0, len(content))
 
 
 def test_padding_of_any_length_after_bzip2_takes_no_memory():

@@ -15,8 +15,7 @@ from tests.namespaces import ip, kill_all, listens, namespace, needs_namespaces,
 PORT, POOL_PORT = 8099, 50000
 JOB_ADDRESS, *POOL_ADDRESSES = "10.213.0.1", "10.213.1.2", "10.213.2.2"
 
-JOB_SERVICE = ["-m", "apache_beam.runners.portability.local_job_service_main", f"--port={PORT}"]
-# The same with two workers, each of the next pool; Beam's own has one.
+# Beam's job service with two workers, each of the next pool; its own has one.
 TWO_WORKERS = f"""
 import itertools
 from apache_beam.portability import common_urns
@@ -78,8 +77,8 @@ def start_pool(pool: str, directory: Path) -> Path:
 
 
 @contextmanager
-def job_service(job: str, arguments: list[str], directory: Path) -> Iterator[None]:
-    start_beam(job, arguments, directory / "job.log")
+def job_service(job: str, directory: Path) -> Iterator[None]:
+    start_beam(job, ["-c", TWO_WORKERS], directory / "job.log")
     try:
         wait_for(lambda: listens(job, PORT))
         yield
@@ -87,33 +86,18 @@ def job_service(job: str, arguments: list[str], directory: Path) -> Iterator[Non
         kill_all(job)
 
 
-@pytest.fixture
-def settings(source_settings, tmp_path):
-    return source_settings(tmp_path / "data")
-
-
-def test_the_job_service_of_beam_and_a_pool_on_another_machine_write_the_bytes_of_a_local_build(
-    network, settings, build_command, expected, tmp_path
-):
-    job, pool, _ = network
-    start_pool(pool, tmp_path)
-    with job_service(job, JOB_SERVICE, tmp_path):
-        assert start_beam(job, [*build_command(settings)[1:], *RUNNER], tmp_path / "build.log").wait(300) == 0
-    kill_all(pool)
-    assert contents(settings.output_dir) == expected
-
-
 def test_a_lost_machine_ends_the_build_in_one_line_and_the_same_command_builds_it_again(
-    network, settings, build_command, expected, tmp_path
+    network, source_settings, build_command, expected, tmp_path
 ):
     job, *pools = network
+    settings = source_settings(tmp_path / "data")
     command, log = [*build_command(settings)[1:], *RUNNER], tmp_path / "build.log"
     pool_logs = [start_pool(pool, tmp_path) for pool in pools]
 
     def num_connections() -> int:
         return len(ip("netns", "exec", pools[1], "ss", "-Htn", "state", "established").splitlines())
 
-    with job_service(job, ["-c", TWO_WORKERS], tmp_path):
+    with job_service(job, tmp_path):
         failing = start_beam(job, command, log)
         wait_for(lambda: num_connections() >= 3)  # for control, data and state: its worker has a part of the work
         kill_all(pools[1])

@@ -32,10 +32,9 @@ def test_copies_that_are_kept_are_in_one_split_whatever_the_order_of_the_inputs(
     assert not words(tmp_path / "one", "train") & words(tmp_path / "one", "held_out")
 
 
-def test_documents_that_cleaning_drops_are_counted(tmp_path, build_settings):
-    (tmp_path / "a.txt").write_text("w1 w2\u0007 w3\n\nw4\n\n\u200b\u200b\u200b\u200b\n")
-    changes = {"min_document_characters": 3, "held_out_fraction": 0.0}
-    counts = build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
+def test_documents_that_cleaning_drops_are_counted(text_settings):
+    text = "w1 w2\u0007 w3\n\nw4\n\n\u200b\u200b\u200b\u200b\n"
+    counts = build(text_settings(text, min_document_characters=3)).counts
     assert (counts.num_documents_read, counts.num_documents, counts.num_documents_too_short) == (3, 1, 1)
     assert (counts.num_documents_without_tokens, counts.num_control_characters_dropped) == (1, 1)
 
@@ -83,12 +82,11 @@ def test_settings_that_give_no_data_set_are_refused_and_nothing_is_written(tmp_p
     assert not (tmp_path / "data").exists() or list((tmp_path / "data").iterdir()) == []
 
 
-def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_cut(tmp_path, build_settings, caplog):
+def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_cut(text_settings, caplog):
     def build_lines(num_tokens: int, **changes):
         """Two documents with one line each, of `num_tokens` and 2 tokens, of which 14 and 2 fit into examples."""
-        (tmp_path / "a.txt").write_text(" ".join(f"w{i % 7}" for i in range(num_tokens)) + "\n\nw8 w9\n")
-        changes = {"held_out_fraction": 0.0, "overwrite": True, **changes}
-        return build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
+        text = " ".join(f"w{i % 7}" for i in range(num_tokens)) + "\n\nw8 w9\n"
+        return build(text_settings(text, overwrite=True, **changes)).counts
 
     with caplog.at_level("INFO"):
         build_lines(30, examples="authors")
@@ -110,11 +108,8 @@ def test_a_line_longer_than_an_example_is_kept_or_with_the_authors_rule_cut(tmp_
         (["w2 " * 3000, *(f"w{i}" for i in range(20))], 0.25, True),
     ],
 )
-def test_a_warning_says_that_less_is_held_out_than_asked_for(
-    tmp_path, build_settings, caplog, texts, fraction, is_warned
-):
-    (tmp_path / "a.txt").write_text("\n\n".join(texts))
-    build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=fraction))
+def test_a_warning_says_that_less_is_held_out_than_asked_for(text_settings, caplog, texts, fraction, is_warned):
+    build(text_settings("\n\n".join(texts), held_out_fraction=fraction))
     assert (f"held_out_fraction={fraction:g} asked for" in caplog.text) == is_warned
 
 
@@ -137,17 +132,15 @@ def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_pa
         build(build_settings([f"wikipedia:{tmp_path}/dump.xml"], tmp_path / "data", **changes))
 
 
-def test_what_libraries_clean_is_in_the_manifest_and_the_closing_lines(tmp_path, build_settings, caplog):
+def test_what_libraries_clean_is_in_the_manifest_and_the_closing_lines(tmp_path, text_settings, caplog):
     german = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des Krieges wohnte niemand mehr darin."
     english = "The house stood on a hill above the river, a cafÃ© beside it, and nobody had lived in it since the war."
-    (tmp_path / "a.txt").write_text(f"{german}\n\n{english}\n")
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     vocab_file = tmp_path / "letters.txt"
     vocab_file.write_text("\n".join([*SPECIAL_TOKENS, *letters, *("##" + letter for letter in letters), *",."]))
-    changes = {"vocab_file": str(vocab_file), "held_out_fraction": 0.0}
-    changes |= {"fix_mojibake": True, "drop_other_languages": True}
+    changes = {"vocab_file": str(vocab_file), "fix_mojibake": True, "drop_other_languages": True}
     with caplog.at_level("INFO"):
-        counts = build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes)).counts
+        counts = build(text_settings(f"{german}\n\n{english}\n", **changes)).counts
     assert counts.num_documents == counts.num_documents_in_other_languages == counts.num_documents_mojibake_fixed == 1
     assert "left out: 1 in other languages" in caplog.text
 
@@ -168,14 +161,10 @@ PROTEINS = [("MKVLAT" * number)[:-1] for number in range(30, 40)]  # 179 to 233 
     ],
     ids=lambda text: text[:20],
 )
-def test_a_text_that_is_probably_not_what_the_user_thinks_gives_a_warning(
-    tmp_path, build_settings, vocab_file, caplog, text, warning
-):
-    (tmp_path / "a.txt").write_text(text)
+def test_a_text_that_is_probably_not_meant_gives_a_warning(tmp_path, text_settings, vocab_file, caplog, text, warning):
     with open(vocab_file) as file:
         (tmp_path / "vocab.txt").write_text(file.read() + "_\n")
-    changes = {"vocab_file": f"{tmp_path}/vocab.txt", "held_out_fraction": 0.0, "min_document_characters": 6}
-    build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", **changes))
+    build(text_settings(text, vocab_file=f"{tmp_path}/vocab.txt", min_document_characters=6))
     assert re.search(warning, caplog.text) if warning else caplog.text == ""
 
 
@@ -186,8 +175,7 @@ def test_a_text_that_is_probably_not_what_the_user_thinks_gives_a_warning(
         (["мир и дом"] * 9, "70.0 % of the characters .* the vocabulary"),
     ],
 )
-def test_text_of_which_most_characters_are_unknown_is_an_error(tmp_path, build_settings, texts, error):
-    (tmp_path / "a.txt").write_text("\n".join(texts))
+def test_text_of_which_most_characters_are_unknown_is_an_error(tmp_path, text_settings, texts, error):
     with pytest.raises(UserError, match=error):
-        build(build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0))
+        build(text_settings("\n".join(texts)))
     assert not (tmp_path / "data" / MANIFEST_FILE).exists()

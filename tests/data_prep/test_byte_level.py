@@ -1,12 +1,7 @@
-"""A data set with a tokenizer.json: its ids, its bytes in two processes, and what training reads."""
-
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer
 
@@ -17,6 +12,7 @@ from electra_tf.data.manifest import Manifest
 from electra_tf.data.pretraining_input import training_batches
 from tests.byte_level import byte_level
 from tests.data_prep.reading import contents, records
+from tests.data_prep.texts import content_of
 
 CLS, SEP, PAD, MASK = 269, 270, 271, 272
 THE, CAT, FIRST_THE = 258, 261, 257
@@ -84,9 +80,9 @@ VERSE = "the cat\n   the cat\n\tcat"
 def build_texts(tmp_path, build_settings):
     """`build_texts(**changes)`: the texts and the manifest of a data set of `CODE` and `VERSE`, in three formats."""
     (tmp_path / "tokenizer.json").write_bytes(byte_level())
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text + " \n"}) + "\n" for text in (CODE, VERSE)))
+    (tmp_path / "a.jsonl").write_bytes(content_of("jsonl", [[CODE + " \n"], [VERSE + " \n"]]))
     (tmp_path / "a.txt").write_text(f"{VERSE}\n\n\n  cat\r\n the\n")
-    pq.write_table(pa.table({"text": [CODE.replace("\n", "\r\n"), VERSE]}), tmp_path / "a.parquet")
+    (tmp_path / "a.parquet").write_bytes(content_of("parquet", [[CODE.replace("\n", "\r\n")], [VERSE]]))
     inputs = [f"jsonl:{tmp_path}/a.jsonl", f"text:{tmp_path}/a.txt", f"parquet:{tmp_path}/a.parquet"]
 
     def run(**changes) -> tuple[set[str], Manifest]:

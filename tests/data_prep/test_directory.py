@@ -1,5 +1,3 @@
-"""The output directory: the files that a build may remove, and the directories that it refuses."""
-
 import hashlib
 import json
 
@@ -53,9 +51,7 @@ def names(directory) -> list[str]:
         ("link", "words.txt", True, "has the input .*words.txt"),
     ],
 )
-def test_a_directory_whose_files_are_needed_is_refused_and_stays(
-    output_dir, tmp_path, directory, source, overwrite, message
-):
+def test_a_directory_of_needed_files_is_refused_and_stays(output_dir, tmp_path, directory, source, overwrite, message):
     (tmp_path / "link").symlink_to(output_dir)
     (tmp_path / "words.txt").symlink_to(output_dir / "vocab.txt")
     before = names(output_dir)
@@ -83,7 +79,7 @@ def test_overwriting_removes_an_earlier_build_and_shards_of_a_killed_one_and_no_
     ],
 )
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_overwriting_refuses_a_directory_with_a_file_of_a_name_of_ours_that_no_build_wrote(
+def test_overwriting_refuses_a_directory_with_a_file_named_as_ours_that_no_build_wrote(
     output_dir, name, content, is_empty
 ):
     for file in output_dir.iterdir() if is_empty else ():

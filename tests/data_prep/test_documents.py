@@ -1,5 +1,3 @@
-"""Cleaning of documents and its counts."""
-
 import json
 import random
 
@@ -12,6 +10,8 @@ from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
 MOJIBAKE, FIXED = {"fix_mojibake": True}, {"num_documents_mojibake_fixed": 1}
+ENGLISH = "The house stood on a hill above the river, and nobody had lived in it since the end of the war."
+GERMAN = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des Krieges wohnte niemand mehr darin."
 DECOMPOSED, COMPOSED = "cafe\u0301", "caf\u00e9"
 
 
@@ -48,15 +48,19 @@ def clean(*lines, min_document_characters=1, **settings):
         *(([text], {}, [text], {}) for text in ("a\u0898\u0316", "e\u0c3c\u0301", "a\U0001e4ef\U0001e4ee")),
         (["e\u0301\u0898\u0316\u0301"], {}, ["\xe9\u0898\u0316\u0301"], {"num_documents_normalized": 1}),
         (["a", "\x01\x02 \ufffd", "b"], {}, ["a", "b"], {"num_control_characters_dropped": 3}),
+        # Of a long document, the middle decides the language.
+        *(
+            (lines, {"language": language, "drop_other_languages": True}, lines, {})
+            for lines, language in (
+                *(([ENGLISH], "en"), ([ENGLISH], "simple"), ([GERMAN], "de")),
+                ([*[ENGLISH] * 20, *[GERMAN] * 12, *[ENGLISH] * 20], "de"),
+            )
+        ),
         *(([f"a{joiner}b"], {}, [f"a{joiner}b"], {}) for joiner in "\u200b\u200c\u200d\u00ad\ufeff\u180e"),
     ],
 )
 def test_lines_are_cleaned_and_changes_are_counted(lines, settings, cleaned, counts):
     assert clean(*lines, **settings) == (cleaned, ReadCounts(num_documents_read=1, **counts))
-
-
-ENGLISH = "The house stood on a hill above the river, and nobody had lived in it since the end of the war."
-GERMAN = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des Krieges wohnte niemand mehr darin."
 
 
 @pytest.mark.parametrize(
@@ -70,21 +74,6 @@ GERMAN = "Das Haus stand auf einem Hügel über dem Fluss, und seit dem Ende des
 def test_documents_too_short_or_in_another_language_are_left_out(lines, settings, counter):
     cleaned, counts = clean(*lines, **settings)
     assert (cleaned, getattr(counts, counter)) == (None, 1)
-
-
-@pytest.mark.parametrize(
-    ("lines", "language"),
-    [
-        ([ENGLISH], "en"),
-        ([ENGLISH], "simple"),
-        ([GERMAN], "de"),
-        # The middle decides.
-        ([*[ENGLISH] * 20, *[GERMAN] * 12, *[ENGLISH] * 20], "de"),
-    ],
-)
-def test_documents_in_the_language_stay(lines, language):
-    cleaned, counts = clean(*lines, language=language, drop_other_languages=True)
-    assert (cleaned, counts) == (lines, ReadCounts(num_documents_read=1))
 
 
 def test_dropping_control_characters_changes_no_token():

@@ -1,5 +1,3 @@
-"""Faulty records and files are left out, counted and named; a build goes on, and continues after a repair."""
-
 import contextlib
 import gzip
 import shutil
@@ -11,13 +9,11 @@ from data_prep import build as build_module
 from data_prep import directory
 from data_prep.build import build
 from data_prep.counts import ReadCounts, named_faults, require_few_faults
-from data_prep.settings import VocabularySettings
-from data_prep.vocabulary import build_vocabulary
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import MANIFEST_FILE, Manifest
 from tests.data_prep.reading import contents
 from tests.data_prep.stopping import build_until
-from tests.data_prep.texts import FAULTY, inputs_of, write_source
+from tests.data_prep.texts import FAULTY, write_source
 
 RECORDS = FAULTY - {29}
 
@@ -136,14 +132,3 @@ def test_only_the_beginning_of_a_big_compressed_file_is_read_for_the_sample(buil
     with pytest.raises(UserError, match="text_field=body") as error:
         build(build_settings([f"jsonl:{tmp_path}/a.gz"], tmp_path / "data", text_field="body"))
     assert "damaged" not in str(error.value)
-
-
-@pytest.mark.slow
-def test_a_vocabulary_has_no_words_after_a_fault(source, tmp_path):
-    reports = []
-    for place in (source, write_source(tmp_path / "clean", lacking=FAULTY)):
-        output = f"{tmp_path}/{len(reports)}.txt"
-        settings = VocabularySettings(inputs=tuple(inputs_of(place)), output=output, vocab_size=43, max_skipped=0.5)
-        reports.append(build_vocabulary(settings)["training_text"])
-    assert (tmp_path / "0.txt").read_bytes() == (tmp_path / "1.txt").read_bytes()
-    assert reports[0]["num_words"] == reports[1]["num_words"]

@@ -1,5 +1,3 @@
-"""The refusal of default settings that damage a text's script."""
-
 import contextlib
 
 import pytest

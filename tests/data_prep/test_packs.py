@@ -36,9 +36,7 @@ def sequences(data_dir, split: str) -> Counter:
     return found
 
 
-def test_packing_changes_neither_sequences_nor_splits_and_no_unit_matters(
-    data_dir, source_settings, tmp_path, monkeypatch
-):
+def test_packing_changes_no_sequence_and_no_split_and_no_unit_matters(data_dir, source_settings, tmp_path, monkeypatch):
     carried, packed = Manifest.load(data_dir), build(source_settings(tmp_path / "pack", examples="pack", num_shards=3))
     assert packed.counts == carried.counts and packed.token_counts == carried.token_counts
     for split in ("train", "held_out"):

@@ -35,42 +35,40 @@ def test_the_same_command_does_not_build_a_finished_data_set_again(settings, mon
     assert build(settings) == manifest
 
 
-def test_an_error_after_the_manifest_leaves_the_data_set(text_settings):
+def test_an_error_after_the_manifest_leaves_the_data_set(two_documents):
     failure = UserError("damaged")
-    build_until(text_settings, build_module, "log_summary", 1, failure=failure, after=False, match="damaged")
-    assert build(text_settings).counts.num_documents == 2
+    build_until(two_documents, build_module, "log_summary", 1, failure=failure, after=False, match="damaged")
+    assert build(two_documents).counts.num_documents == 2
 
 
-def test_a_build_without_a_progress_bar_is_continued(text_settings, monkeypatch):
+def test_a_build_without_a_progress_bar_is_continued(two_documents, monkeypatch):
     monkeypatch.setattr(processes, "tqdm", functools.partial(processes.tqdm, disable=True))  # TQDM_DISABLE=1
-    build_until(text_settings, build_module, "require_text", 1)
-    assert build(text_settings).counts.num_documents == 2
+    build_until(two_documents, build_module, "require_text", 1)
+    assert build(two_documents).counts.num_documents == 2
 
 
 @pytest.fixture
-def text_settings(build_settings, tmp_path):
-    """The settings of a data set of two documents in `a.txt`."""
-    (tmp_path / "a.txt").write_text("w1 w2 w3\n\nw4 w5 w6")
-    return build_settings([f"text:{tmp_path}/a.txt"], tmp_path / "data", held_out_fraction=0.0)
+def two_documents(text_settings):
+    return text_settings("w1 w2 w3\n\nw4 w5 w6")
 
 
 @pytest.mark.parametrize(("seconds", "is_stale"), [(9, True), (-9, False)])
-def test_an_input_that_was_written_after_the_data_set_is_named(text_settings, tmp_path, seconds, is_stale):
-    build(text_settings)
+def test_an_input_that_was_written_after_the_data_set_is_named(two_documents, tmp_path, seconds, is_stale):
+    build(two_documents)
     (tmp_path / "a.txt").write_text("w1 w2 w3\n\nw4 w5 w7")
     written = (tmp_path / "data/manifest.json").stat().st_mtime + seconds
     os.utime(tmp_path / "a.txt", (written, written))
     with pytest.raises(UserError, match="a data set older than .*a.txt") if is_stale else contextlib.nullcontext():
-        build(text_settings)
-    assert build(text_settings.model_copy(update={"overwrite": True})).token_counts[5 + 7] == 1
+        build(two_documents)
+    assert build(two_documents.model_copy(update={"overwrite": True})).token_counts[5 + 7] == 1
 
 
-def test_a_data_set_of_another_readers_version_says_so(text_settings, monkeypatch, caplog):
-    earlier = build(text_settings).hold_out
+def test_a_data_set_of_another_readers_version_says_so(two_documents, monkeypatch, caplog):
+    earlier = build(two_documents).hold_out
     monkeypatch.setattr("electra_tf.data.manifest.READER_VERSION", 99)
-    build(text_settings)
+    build(two_documents)
     assert "of another version" in caplog.text
-    later = build(text_settings.model_copy(update={"overwrite": True})).hold_out
+    later = build(two_documents.model_copy(update={"overwrite": True})).hold_out
     assert "reader_version" in seen_held_out_text([("a", earlier), ("b", {**later, "held_out_fraction": 0.1})])
 
 

@@ -1,5 +1,3 @@
-"""Paragraphs to sentences: quality on hard paragraphs, nothing lost, bounded time."""
-
 import time
 from itertools import accumulate
 from pathlib import Path

@@ -56,6 +56,7 @@ def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs
         (b'{"text": "' + b"x" * 20_000 + b'"}', "jsonl"),
         (b'{}\n{"text": "x"}', "jsonl"),
         (b'{"Hello": he said.\n', "text"),
+        (tar({"openwebtext/urlsf_subset00-1_data.xz": lzma.compress(tar({"1.txt": b"Some text"}))}), "openwebtext"),
     ],
 )
 @pytest.mark.parametrize("compress", [bytes, bz2.compress])
@@ -63,13 +64,6 @@ def test_a_format_is_detected_from_the_content(tmp_path, content, format_name, c
     (tmp_path / "a").write_bytes(compress(content))
     (file,) = find_files([f"{tmp_path}/a"], undetected_format="text")
     assert file.format == format_name
-
-
-def test_openwebtext_is_detected_by_the_names_in_its_archive(tmp_path):
-    subset = lzma.compress(tar({"1.txt": b"Some text"}))
-    (tmp_path / "all.tar").write_bytes(tar({"openwebtext/urlsf_subset00-1_data.xz": subset}))
-    (file,) = find_files([f"{tmp_path}/all.tar"])
-    assert file.format == "openwebtext"
 
 
 def test_content_of_another_format_is_a_fault_that_names_the_file(tmp_path):

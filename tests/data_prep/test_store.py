@@ -1,4 +1,3 @@
-import hashlib
 from itertools import permutations
 from types import SimpleNamespace
 
@@ -76,15 +75,6 @@ def test_a_shard_has_its_keys_from_all_units_and_runs_in_order(tmp_path, monkeyp
     assert records == [b"\2seven\3", b"nine", b"last"]
     assert (result.num_tokens, result.num_text_tokens, result.num_documents) == (15, 9, 3)
     assert write(tmp_path, spills, ShardRange("train", 1, 2))[1] == [b"other half", b"more"]  # keys are unsigned
-
-
-def test_a_result_describes_the_file(tmp_path):
-    result, *_ = write(tmp_path, write_spills(tmp_path, [example(5, b"a"), example(6, b"bb", is_first=False)]))
-    content = (tmp_path / "train-00000-of-00001.tfrecord").read_bytes()
-    assert result.shard.file == "train-00000-of-00001.tfrecord"
-    assert (result.shard.num_examples, result.shard.num_bytes) == (2, len(content))
-    assert result.shard.sha256 == hashlib.sha256(content).hexdigest()
-    assert (result.num_documents, result.num_duplicate_documents) == (1, 0)
 
 
 def test_kept_duplicates_are_counted_as_documents_and_tokens(tmp_path):

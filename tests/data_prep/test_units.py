@@ -1,9 +1,6 @@
-"""Work units: their size and the packing of the files do not change the documents; bad files are named."""
-
 import gzip
 import random
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from data_prep.sources import find_files
 from data_prep.units import Unit, plan_units, read_unit
 from electra_tf.data.manifest import DatasetSettings
 from tests.data_prep.reading import documents_of, plan, read_files, read_units
-from tests.data_prep.texts import NUM_COPIES, PACKERS, content_of, packings, tar, written_documents
+from tests.data_prep.texts import NUM_COPIES, PACKERS, content_of, packings, tar
 
 WHOLE = 2**20  # bytes of a unit
 CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl", "wikiextractor of jsonl"]
@@ -44,9 +41,8 @@ def test_the_size_of_the_units_and_the_packing_do_not_change_the_documents(packe
     format_name, _, of_content = name.partition(" of ")
     paths = {packing: path for (other, packing), path in packed_files.items() if other == (of_content or format_name)}
     expected = read_files(f"{format_name}:{paths['plain']}", WHOLE)
-    assert len(expected) >= 1
+    assert len(expected) == {"sentences": 7, "book": 1, "openwebtext": 1}.get(name, 9)
     if name in CUTTABLE:
-        assert expected == written_documents(of_content or format_name)
         assert len(plan(f"{format_name}:{paths['plain']}", 40)) > 3
     for packing, path in paths.items():
         units = plan(f"{format_name}:{path}", unit_bytes)
@@ -62,9 +58,7 @@ def test_the_size_of_the_units_and_the_packing_do_not_change_the_documents(packe
     unit_bytes=st.integers(1, 30),
     packing=st.sampled_from(["plain", "gzip"]),
 )
-def test_the_size_of_the_units_does_not_change_the_documents_of_any_text(
-    tmp_path, format_name, text, unit_bytes, packing
-):
+def test_the_size_of_units_does_not_change_the_documents_of_any_text(tmp_path, format_name, text, unit_bytes, packing):
     content = f"first\n{text}".encode()  # empty files are refused
     (tmp_path / "whole").write_bytes(content)
     (tmp_path / "cut").write_bytes(PACKERS[packing](content))
@@ -75,9 +69,7 @@ def test_the_size_of_the_units_does_not_change_the_documents_of_any_text(
 
 @pytest.mark.parametrize("packing", ["plain", "bzip2 streams"])
 @pytest.mark.parametrize("unit_bytes", [20, 100, 400])
-def test_a_document_that_is_too_long_is_cut_at_the_same_lines_in_any_division(
-    tmp_path, monkeypatch, packing, unit_bytes
-):
+def test_a_too_long_document_is_cut_at_the_same_lines_in_any_division(tmp_path, monkeypatch, packing, unit_bytes):
     monkeypatch.setattr("data_prep.readers.lines.MAX_DOCUMENT_CHARACTERS", 20)  # three lines of this text
     texts = [[f"{name} {i:04d}" for i in range(num_lines)] for name, num_lines in (("a", 80), ("b", 2), ("c", 31))]
     (tmp_path / "a").write_bytes(PACKERS[packing]("\n\n".join(map("\n".join, texts)).encode()))
@@ -230,31 +222,25 @@ def test_a_damaged_table_in_an_archive_is_left_out_alone(tmp_path, format_name, 
     assert path == f"{tmp_path}/a.tar/2" and reason == "damaged files" and description.startswith("is damaged: ")
 
 
-def _lines_of_text(num_lines: int) -> Iterator[bytes]:
-    for i in range(num_lines):
-        # Random words, which hardly compress.
-        yield b"line %07d " % i + random.randbytes(495).hex(" ", 4).encode()[:989] + b"\n"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("format_name", "packing"), [("text", "plain"), ("book", "gzip"), ("openwebtext", "gzip")])
 def test_a_document_of_60_mb_is_read_in_bounded_memory_with_any_size_of_units(tmp_path, packing, format_name):
     random.seed(5)
     with (gzip.open if packing == "gzip" else open)(tmp_path / "a", "wb") as file:
-        file.writelines(_lines_of_text(60_000))
+        for i in range(60_000):  # of random words, which hardly compress
+            file.write(b"line %07d " % i + random.randbytes(495).hex(" ", 4).encode()[:989] + b"\n")
     files = find_files([f"{format_name}:{tmp_path}/a"])
     found = []
     for unit_bytes in (2**20, 2**23):
-        counts, documents = ReadCounts(), []
+        counts = ReadCounts()
         tracemalloc.start()
         (unit,) = plan_units(files, unit_bytes, DatasetSettings())
         read = documents_of(read_unit(unit, DatasetSettings()), counts)
-        documents += [(len(each.lines), each.lines[0][:12]) for each in read]
+        found.append([(len(each.lines), each.lines[0][:12]) for each in read])
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert counts.num_documents_cut == len(documents) - 1
+        assert counts.num_documents_cut == len(found[-1]) - 1
         assert peak < 32e6 + 3 * unit_bytes
-        found.append(documents)
     assert found[0] == found[1]
 
 

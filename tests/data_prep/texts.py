@@ -100,29 +100,13 @@ def packings(content: bytes) -> dict[str, bytes]:
 NUM_COPIES = {"tar": 2, "tar in tar": 3}
 
 
-def _texts_of(format_name: str) -> list[list[str]]:
-    """Different documents of one to four lines."""
-    numbers = itertools.count()
-    return [[f"{format_name} {next(numbers)} é" for _ in range(1 + i % 4)] for i in range(9)]
-
-
-def written_documents(format_name: str) -> list[list[str]]:
-    """The documents of the file `content_of(format_name)`."""
-    written = _texts_of(format_name)
-    if format_name == "sentences":
-        lines = [line for lines in written for line in lines]
-        return [lines[i : i + 3] for i in range(0, len(lines), 3)]
-    if format_name == "wikipedia":
-        return [lines if len(lines) > 1 else [*lines, "Text."] for lines in written]
-    return written
-
-
 def content_of(format_name: str, documents: list[list[str]] | None = None) -> bytes:
-    """A file of these documents, or of nine different ones."""
-    documents = documents or _texts_of(format_name)
+    """A file of these documents, or of nine different ones of one to four lines."""
+    numbers = itertools.count()
+    documents = documents or [[f"{format_name} {next(numbers)} é" for _ in range(1 + i % 4)] for i in range(9)]
     texts = ["\n".join(lines) for lines in documents]
     if format_name in ("parquet", "arrow"):
-        return _table_of(format_name, texts)
+        return table_of(format_name, pa.table({"text": texts}))
     contents = {
         "text": "\n\n".join(texts) + "\n",
         "wikiextractor": "".join(f'<doc id="1">\n{text}\n</doc>\n' for text in texts),
@@ -138,12 +122,12 @@ def _wikipedia_page(lines: list[str]) -> str:
     return f"  <page>\n    <title>{lines[0]}</title>\n    <ns>0</ns>\n    {revision}\n  </page>\n"
 
 
-def _table_of(format_name: str, texts: list[str]) -> bytes:
-    table = pa.table({"text": texts})
+def table_of(kind: str, table: pa.Table) -> bytes:
+    """A file of the kind "parquet", "arrow" (a stream) or "arrow file", in groups of two rows."""
     content = io.BytesIO()
-    if format_name == "parquet":
+    if kind == "parquet":
         pq.write_table(table, content, row_group_size=2)
     else:
-        with pa.ipc.new_stream(content, table.schema) as writer:
+        with (pa.ipc.new_stream if kind == "arrow" else pa.ipc.new_file)(content, table.schema) as writer:
             writer.write_table(table, max_chunksize=2)
     return content.getvalue()

@@ -1,5 +1,3 @@
-"""Processes side by side: what they print, where they run, and how they end."""
-
 import os
 import signal
 import sys

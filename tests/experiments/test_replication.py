@@ -1,5 +1,3 @@
-"""The replication: its plan, skipped and failed processes, the records of its runs, and the ladder's numbers."""
-
 import json
 import shutil
 from types import SimpleNamespace

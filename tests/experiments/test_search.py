@@ -1,5 +1,3 @@
-"""The search: its grid, its checks before the first run, skipped runs, its table, and two real runs."""
-
 import json
 import shutil
 from pathlib import Path
@@ -149,9 +147,7 @@ def test_a_run_reads_the_data_that_was_built_for_its_length(command, started, wr
         ("replaced_token_auc", ["a=2", "a=1", "a=3"]),
     ],
 )
-def test_rows_are_medians_over_seeds_sorted_by_the_lowest_loss_or_the_highest_other_metric(
-    tiny_config, tmp_path, metric, order
-):
+def test_rows_are_medians_with_the_lowest_loss_or_the_highest_other_metric_first(tiny_config, tmp_path, metric, order):
     results = [("a=1", 0, 0.2, 0.5), ("a=2", 0, 0.3, 0.8), ("a=1", 3, 0.3, 0.6), ("a=3", 0, 0.1, None)]
     for name, seed, loss, auc in results:
         metrics = {"replaced_token_loss": loss, "replaced_token_auc": auc}

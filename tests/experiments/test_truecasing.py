@@ -1,21 +1,18 @@
-"""The truecasing probe: its tags, the sentences and documents that it uses, and the inputs that it refuses."""
-
 import json
 from pathlib import Path
 from random import Random
 
 import pytest
-import tensorflow as tf
 
 from data_prep.build import build
 from data_prep.settings import BuildSettings
 from electra_tf.data.manifest import HELD_OUT_SPLIT, TRAIN_SPLIT, Manifest
-from electra_tf.data.records import parse_examples
 from electra_tf.tasks.finetune.kinds.conll import read_tagged
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import BERT_TEXT
 from experiments import truecasing
 from experiments.truecasing import HeldOutDocument, Word, chosen, is_usable, tags_of, words_of
+from tests.data_prep.reading import records
 
 NAMES = [f"n{i}" for i in range(40)]
 FIRST_NAME_ID = 5  # after the special tokens
@@ -63,9 +60,7 @@ def probe(source, data_dir, tmp_path_factory) -> Path:
 
 def names_in_shards(data_dir: str, split: str) -> set[str]:
     """The names in a split of the data set, read from its records."""
-    files = [f"{data_dir}/{shard.file}" for shard in Manifest.load(data_dir).splits[split].shards]
-    records = tf.constant(list(tf.data.TFRecordDataset(files).as_numpy_iterator()))
-    ids = set(parse_examples(records, 16)["input_ids"].numpy().flatten().tolist())
+    ids = {token for row, _ in records(data_dir, split) for token in row}
     return {name for i, name in enumerate(NAMES, start=FIRST_NAME_ID) if i in ids}
 
 

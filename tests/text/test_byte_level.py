@@ -1,5 +1,3 @@
-"""Byte-level BPE: ids, characters and words by hand; special tokens where the file has them."""
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,5 +1,3 @@
-"""BERT's basic tokenization step by step; the character table compared with the Unicode database of this Python."""
-
 import unicodedata
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Text that is not UTF-8, and files that are no text, are named for what they are; advice is right or absent."""
-
 import io
 import json
 
@@ -53,13 +51,6 @@ def test_the_first_wrong_byte_is_named_with_its_offset_in_the_file(monkeypatch, 
     monkeypatch.setattr(encoding, "BUFFER_BYTES", buffer_bytes)
     with pytest.raises(FileFault, match=f"is not UTF-8: byte {place}"):
         list(checked_text(buffered(io.BytesIO(content)), offset))
-
-
-def test_the_text_before_the_first_wrong_byte_is_yielded():
-    blocks = checked_text(buffered(io.BytesIO(b"a\xc3\xa9\xff b")), 0)
-    assert next(blocks) == b"a\xc3\xa9"
-    with pytest.raises(FileFault):
-        next(blocks)
 
 
 @pytest.mark.parametrize(

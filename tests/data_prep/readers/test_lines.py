@@ -1,13 +1,16 @@
 import io
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_prep.counts import ReadCounts
 from data_prep.documents import Origin
+from data_prep.readers.boundaries import CountBoundaries, cut_text
 from data_prep.readers.lines import (
     BLOCK_BYTES,
     MAX_DOCUMENT_CHARACTERS,
+    MAX_LINE_BYTES,
     LineReader,
     collect_documents,
     line_blocks,
@@ -64,3 +67,9 @@ def test_a_long_document_is_cut_between_lines_and_cuts_are_counted():
 
 def test_a_layout_with_long_white_space_at_its_end_is_split_at_once():
     assert split_lines("  a \r\n\r\n\tb" + " \n" * 100_000, "keep") == ["  a", " \n\n\tb"]
+
+
+def test_a_line_of_several_blocks_counts_as_one():
+    long = b"x" * (2 * MAX_LINE_BYTES) + b"\n"
+    found = cut_text(io.BytesIO(long + b"2\n3\n4\n5\n"), CountBoundaries(2), range_bytes=1)
+    assert list(found) == list(pairwise([0, len(long) + 2, len(long) + 6, len(long) + 8]))

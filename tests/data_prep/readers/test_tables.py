@@ -1,23 +1,19 @@
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from data_prep.archives import FileFault, read_errors
 from data_prep.documents import Origin
-from data_prep.readers.tables import read_rows, row_ranges, table_of
+from data_prep.readers import tables
+from data_prep.readers.tables import read_rows, row_ranges
 from tests.data_prep.reading import READER_SETTINGS, lines_of
+from tests.data_prep.texts import table_of
 
 ROWS = [f"row {i}" for i in range(11)]
-KINDS = pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow stream"])
+KINDS = pytest.mark.parametrize("kind", ["parquet", "arrow file", "arrow"])
 
 
-def write(path, kind: str, content: pa.Table, rows_per_group: int = 2) -> str:
-    if kind == "parquet":
-        pq.write_table(content, path, row_group_size=rows_per_group)
-        return str(path)
-    new_file = pa.ipc.new_file if kind == "arrow file" else pa.ipc.new_stream
-    with new_file(str(path), content.schema) as writer:
-        writer.write_table(content, max_chunksize=rows_per_group)
+def write(path, kind: str, content: pa.Table) -> str:
+    path.write_bytes(table_of(kind, content))
     return str(path)
 
 
@@ -30,22 +26,20 @@ def read(path: str, begin=0, end=None, rows_are_sentences=False) -> list[list[st
 def test_a_row_is_a_document_whose_lines_are_paragraphs(tmp_path, kind):
     path = write(tmp_path / "a", kind, pa.table({"id": [0, 1, 2], "text": ["a\n\nb", "", "c"]}))
     with open(path, "rb") as stream:
-        assert table_of(stream.read(8)) == kind.split()[0]
+        assert tables.table_of(stream.read(8)) == kind.split()[0]
     assert read(path) == [["a", "b"], ["c"]]
 
 
 @KINDS
-@pytest.mark.parametrize(("rows_per_document", "are_sentences"), [(1, False), (3, True)])
+@pytest.mark.parametrize(("num_rows", "are_sentences"), [(1, False), (3, True)])
 @pytest.mark.parametrize("unit_bytes", [1, 30, 80, 10_000])
-def test_ranges_of_rows_have_the_documents_of_the_whole_table(
-    tmp_path, kind, rows_per_document, are_sentences, unit_bytes
-):
+def test_ranges_of_rows_have_the_documents_of_the_whole_table(tmp_path, kind, num_rows, are_sentences, unit_bytes):
     path = write(tmp_path / "a", kind, pa.table({"id": list(range(11)), "text": ROWS}))
     with open(path, "rb") as stream:
-        ranges = row_ranges(stream, unit_bytes, rows_per_document)
+        ranges = row_ranges(stream, unit_bytes, num_rows)
     assert [ranges[0][0], ranges[-1][1]] == [0, 11]
     documents = [lines for begin, end in ranges for lines in read(path, begin, end, are_sentences)]
-    assert documents == [ROWS[i : i + rows_per_document] for i in range(0, 11, rows_per_document)]
+    assert documents == [ROWS[i : i + num_rows] for i in range(0, 11, num_rows)]
 
 
 @KINDS
@@ -66,7 +60,7 @@ def test_a_table_without_a_column_of_strings_is_left_out(tmp_path, kind, columns
 @pytest.mark.parametrize("column_type", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())])
 def test_all_string_types_are_read(tmp_path, column_type):
     content = pa.table({"text": pa.array(["a", "b", "a"]).cast(column_type)})
-    assert read(write(tmp_path / "a", "arrow stream", content)) == [["a"], ["b"], ["a"]]
+    assert read(write(tmp_path / "a", "arrow", content)) == [["a"], ["b"], ["a"]]
 
 
 def test_a_file_that_is_no_table_is_named_by_its_beginning(tmp_path):

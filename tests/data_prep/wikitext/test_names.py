@@ -1,5 +1,3 @@
-"""What templates, links and lists of a wiki become, by its language, its header and a user's file of names."""
-
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from data_prep.wikitext import names as wiki_names
 from data_prep.wikitext.names import header_of, parsed_names, wiki_of
 from data_prep.wikitext.prose import plain_text
 from electra_tf.config.errors import UserError
+from electra_tf.config.loader import read_values
 from tests.data_prep.reading import read
 
 BUILT_IN = Path(wiki_names.__file__).with_name("wikipedia_names.yaml")
@@ -72,13 +71,8 @@ def test_templates_of_a_wiki_become_what_its_readers_see(language, wikitext, exp
 
 
 def test_no_template_of_a_wiki_has_two_rules():
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node, deep=False):
-            keys = [self.construct_object(key) for key, _ in node.value]
-            assert len(keys) == len(set(keys))
-            return super().construct_mapping(node, deep)
-
-    for language, section in yaml.load(BUILT_IN.read_text(encoding="utf-8"), Loader).items():
+    sections, _ = read_values(BUILT_IN)  # which refuses a key that is given twice
+    for language, section in sections.items():
         names = Counter(name for table in section.get("templates", {}).values() for name in wiki_names._names(table))
         assert [(language, name) for name, number in names.items() if number > 1] == []
 
