@@ -3,12 +3,13 @@
 The tests in tests/tasks/pretrain check the values that an objective computes.
 """
 
+import functools
 import math
-import shutil
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -24,7 +25,7 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import OBJECTIVES, Objective, build_objective, register_objective
-from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, PretrainingConfig, load_config
+from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, PretrainingConfig
 from electra_tf.train.checkpoints import Checkpoints
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.step import compile_task, evaluation_step
@@ -46,9 +47,7 @@ HEAD, ENCODER_HEAD = "discriminator_predictions", "encoder_predictions"
 GENERATOR_LOSS = {"masked_lm": {TABLES, GENERATOR}}
 ELECTRA_LOSSES = {**GENERATOR_LOSS, "replaced_token": {TABLES, ENCODER, HEAD}}
 TRAINED_LAYERS = {
-    ("electra", 0): ELECTRA_LOSSES,
-    ("electra_15", 0): ELECTRA_LOSSES,
-    ("electric", 0): ELECTRA_LOSSES,
+    **{(name, 0): ELECTRA_LOSSES for name in ("electra", "electra_15", "electric")},
     ("contrastive", 0): {**ELECTRA_LOSSES, "corrupted_input": {TABLES, ENCODER, "corrupted_input_predictions"}},
     ("adversarial", 0): {
         "policy": {TABLES, GENERATOR},
@@ -71,22 +70,16 @@ TRAINED_LAYERS = {
 }
 
 
-@dataclass(frozen=True)
-class TracedStep:
-    """The training step of one phase of an objective, traced and executed once.
-
-    Attributes:
-        task: the phase of `objective` of index `phase`.        function: the step, of the tensors of `batch`.
-        metrics: of the first execution.        moved: by the id of a variable, whether that changed it.
-    """
+class TracedStep(NamedTuple):
+    """The training step of one phase of an objective, traced and executed once."""
 
     objective: Objective
     phase: int
-    task: Objective
+    task: Objective  # the phase of `objective` of that index
     batch: dict[str, tf.Tensor]
-    function: tf.types.experimental.ConcreteFunction
-    metrics: dict[str, float]
-    moved: dict[int, bool]
+    function: tf.types.experimental.ConcreteFunction  # the step, of the tensors of `batch`
+    metrics: dict[str, float]  # of the first execution
+    moved: dict[int, bool]  # by the id of a variable, whether that changed it
 
 
 @pytest.fixture(
@@ -208,32 +201,22 @@ def test_a_checkpoint_restores_every_variable_and_moment(step, tmp_path):
     assert all(np.array_equal(variable, old) for variable, old in zip(state, saved, strict=True))
 
 
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory, tiny_config) -> Path:
-    """A directory with the module and a configuration; the objective is forgotten afterwards."""
-    directory = tmp_path_factory.mktemp("user")
-    shutil.copy(PROJECT / "examples" / f"{EXAMPLE}.py", directory / "my_objective.py")
-    values = tiny_config(masking={"mask_token_fraction": 0.0, "random_token_fraction": 1.0}).model_dump(mode="json")
-    values["objective"] = {"name": EXAMPLE, "replaced_token_loss_weight": 10.0}
-    (directory / "run.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    yield directory
-    for names in (OBJECTIVES, OBJECTIVE_SETTINGS, sys.modules):
-        for name in (EXAMPLE, "my_objective"):
-            names.pop(name, None)
-
-
-def test_the_error_for_an_unknown_objective_names_the_flag_objective_module(workplace):
+def test_the_error_for_an_unknown_objective_names_the_flag_objective_module(tiny_config):
     with pytest.raises(UserError, match=f"objective.name is '{EXAMPLE}'.* objective_module.*@register_objective"):
-        load_config(workplace / "run.yaml")
+        tiny_config(objective={"name": EXAMPLE})
 
 
 @pytest.fixture(scope="module")
-def config(workplace) -> PretrainingConfig:
-    load_module(str(workplace / "my_objective.py"))
-    return load_config(workplace / "run.yaml")
+def example(tiny_config) -> Callable[..., PretrainingConfig]:
+    """`example(masking={...})`: a configuration of the objective in examples/, which is forgotten afterwards."""
+    load_module(str(PROJECT / "examples" / f"{EXAMPLE}.py"))
+    yield functools.partial(tiny_config, objective={"name": EXAMPLE, "replaced_token_loss_weight": 10.0})
+    for names in (OBJECTIVES, OBJECTIVE_SETTINGS, sys.modules):
+        names.pop(EXAMPLE)
 
 
-def test_a_user_defined_objective_is_trained_and_evaluated(config, tiny_batch):
+def test_a_user_defined_objective_is_trained_and_evaluated(example, tiny_batch):
+    config = example(masking={"mask_token_fraction": 0.0, "random_token_fraction": 1.0})
     task, batch = compile_task(build_objective(config)), tiny_batch(config, [10, 7, 5, 8])
     step = tf.function(task.train_step)
     metrics = {name: float(value) for name, value in step(batch).items()}
@@ -249,16 +232,15 @@ def test_a_user_defined_objective_is_trained_and_evaluated(config, tiny_batch):
     assert math.isfinite(terms["replaced_token_loss"].value())
 
 
-def test_the_error_of_an_objectives_own_check_is_reported(workplace, config):
-    overrides = ["masking.mask_token_fraction=0.2", "masking.random_token_fraction=0.5"]
+def test_the_error_of_an_objectives_own_check_is_reported(example):
     with pytest.raises(UserError, match=r"a \[MASK\] is always a replaced token"):
-        load_config(workplace / "run.yaml", overrides)
+        example(masking={"mask_token_fraction": 0.2, "random_token_fraction": 0.5})
 
 
-def test_a_second_module_file_with_the_same_name_is_refused(config, tmp_path):
-    (tmp_path / "my_objective.py").write_text("raise AssertionError", encoding="utf-8")
-    with pytest.raises(UserError, match="a module named my_objective is already imported"):
-        load_module(str(tmp_path / "my_objective.py"))
+def test_a_second_module_file_with_the_same_name_is_refused(example, tmp_path):
+    (tmp_path / f"{EXAMPLE}.py").write_text("raise AssertionError", encoding="utf-8")
+    with pytest.raises(UserError, match=f"a module named {EXAMPLE} is already imported"):
+        load_module(str(tmp_path / f"{EXAMPLE}.py"))
 
 
 def test_a_name_of_an_objective_is_registered_once():

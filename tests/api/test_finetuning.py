@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -109,25 +110,14 @@ def test_every_kind_of_table_has_the_same_rows_and_texts_get_the_names_of_column
     assert (table.source, table.columns) == ("train", columns)
 
 
-class Dataset:
-    """The part of a `datasets.Dataset` that is read: pyarrow's tables of its rows, whose schema names the classes."""
-
-    def __init__(self, table: pyarrow.Table):
-        self._table = table
-
-    def with_format(self, kind: str) -> "Dataset":
-        assert kind == "arrow"
-        return self
-
-    def iter(self, batch_size: int):
-        yield from (self._table[:1], self._table[1:])
-
-
 def test_a_dataset_in_memory_keeps_the_names_of_its_classes():
+    """The part of a `datasets.Dataset` that is read: pyarrow's tables of its rows, whose schema names the classes."""
     features = {"label": {"names": ["no", "yes"], "_type": "ClassLabel"}}
     metadata = {"huggingface": json.dumps({"info": {"features": features}})}
     rows = pyarrow.table({"text": ["w5", "w6"], "label": [1, 0]}).replace_schema_metadata(metadata)
-    assert as_table(Dataset(rows), ("text",), "train").labels("label") == ["yes", "no"]
+    as_arrow = SimpleNamespace(iter=lambda batch_size: iter((rows[:1], rows[1:])))
+    dataset = SimpleNamespace(with_format={"arrow": as_arrow}.__getitem__, iter=None)
+    assert as_table(dataset, ("text",), "train").labels("label") == ["yes", "no"]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.config.networks import EncoderConfig
 from electra_tf.finetuning.predict import outputs_of
 from electra_tf.serving.saved_model import export_saved_model
 from electra_tf.serving.text_encoder import TextEncoder
-from electra_tf.tasks.finetune.config import resolve
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.kinds import KINDS, build_finetuning_task
@@ -28,7 +26,7 @@ from electra_tf.text.wordpiece import BertTokenizer
 from electra_tf.weights.stored_model import StoredModel
 from tests.byte_level import byte_level
 from tests.sentence_pieces import train
-from tests.toy import ENCODER
+from tests.toy import toy_finetuning_config
 
 WORDS = (*"abcdefghi?().,", "##a", "##b", "who", "sea", "##side", "old", "##s", "σ", "ς", "東", "京", "é", "-", "!")
 
@@ -67,7 +65,9 @@ def finetuned(word_tokenizer) -> Callable[[str], StoredModel]:
         contents = {"": word_tokenizer.vocabulary.content, OF_PIECES: train("bpe"), OF_BYTES: byte_level()}
         kind, of, tokens = name.partition(" of ")
         content = contents[of + tokens]
-        config = config_of(TASKS[kind], Vocabulary.from_bytes(content, "a test").size)
+        sizes = {"embedding_size": 6, "hidden_size": 8, "intermediate_size": 12, "num_layers": 2}
+        sizes |= {"vocab_size": Vocabulary.from_bytes(content, "a test").size, "max_position_embeddings": 40}
+        config = toy_finetuning_config(TASKS[kind], encoder=sizes, data={"max_seq_length": MAX_SEQ_LENGTH})
         keras.utils.set_random_seed(3)
         task = build_finetuning_task(config)
         _draw_weights(task, np.random.default_rng(11))
@@ -87,13 +87,6 @@ def _draw_weights(task: FinetuningTask, draw: np.random.Generator) -> None:
         ids = ids[:, np.newaxis] if task.text_axes == "CS" else ids
         logits = task({"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)})
         task.output_layer.bias.assign_sub(np.mean(logits, axis=tuple(range(logits.shape.rank - 1))))
-
-
-def config_of(task: dict, vocab_size: int):
-    sizes = {"embedding_size": 6, "hidden_size": 8, "intermediate_size": 12, "num_layers": 2}
-    encoder = EncoderConfig(**ENCODER | sizes | {"vocab_size": vocab_size, "max_position_embeddings": 40})
-    sizes = {"num_epochs": 2, "max_seq_length": MAX_SEQ_LENGTH, "num_rows": 8}
-    return resolve({}, "a test", name="made_up", task=task, encoder=encoder, init_from=None, **sizes)
 
 
 @pytest.fixture(scope="session")

@@ -84,17 +84,6 @@ def test_all_signatures_share_one_function_with_the_layers(exported):
     assert layers.attr["_noinline"].b
 
 
-@every_kind
-def test_every_warmup_request_runs(kind, exported, loaded):
-    records = tf.data.TFRecordDataset(os.path.join(exported(kind), WARMUP_FILE)).as_numpy_iterator()
-    requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
-    assert {request.model_spec.signature_name for request in requests} == set(loaded(kind))
-    for request in requests:
-        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
-        outputs = loaded(kind)[request.model_spec.signature_name](**inputs)
-        assert {len(value) for value in outputs.values()} == {len(value) for value in inputs.values()}
-
-
 def _inputs(function, texts: list, turn: int = 0) -> dict[str, tf.Tensor]:
     """The texts for each text input of a signature, rotated by `turn` so that the texts of a row differ.
 
@@ -154,28 +143,28 @@ def test_a_model_with_a_byte_level_tokenizer_is_served_with_ids(loaded, finetune
     np.testing.assert_allclose(signatures["embed_ids"](**batch)["sequence_output"], vectors, atol=1e-5)
 
 
+def _warmup_requests(version_dir: str) -> list[tuple[str, dict[str, np.ndarray]]]:
+    records = tf.data.TFRecordDataset(os.path.join(version_dir, WARMUP_FILE)).as_numpy_iterator()
+    requests = [prediction_log_pb2.PredictionLog.FromString(record).predict_log.request for record in records]
+    arrays = [{name: tf.make_ndarray(value) for name, value in request.inputs.items()} for request in requests]
+    return [(each.model_spec.signature_name, values) for each, values in zip(requests, arrays, strict=True)]
+
+
 @every_kind
-def test_a_session_of_the_saved_graph_equals_the_loaded_functions(kind, exported, loaded):
-    """TensorFlow Serving's way of running a SavedModel: TensorFlow's C++ session on the whole graph."""
-    inputs, expected = {}, {}
-    for name, function in loaded(kind).items():
-        tensors = _ids(9) if name.endswith("_ids") else _inputs(function, HARD_TEXTS, turn=1)
-        if name == "choose_ids":
-            tensors = {key: value[:, tf.newaxis] for key, value in tensors.items()}
-        inputs[name] = {key: value.numpy() for key, value in tensors.items()}
-        expected[name] = {key: value.numpy() for key, value in function(**tensors).items()}
+def test_warmup_requests_and_hard_texts_have_equal_outputs_of_a_session_and_of_the_functions(kind, exported, loaded):
+    """TensorFlow Serving's way of running a SavedModel is TensorFlow's C++ session on the whole graph."""
+    requests, functions = _warmup_requests(exported(kind)), loaded(kind)
+    assert {name for name, _ in requests} == set(functions)
+    of_texts = [name for name in functions if not name.endswith("_ids")]
+    requests += [(name, _inputs(functions[name], HARD_TEXTS, turn=1)) for name in of_texts]
+    expected = [functions[name](**tf.nest.map_structure(tf.constant, inputs)) for name, inputs in requests]
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
         signatures = tf.compat.v1.saved_model.load(session, ["serve"], exported(kind)).signature_def
-        for name, values in inputs.items():
-            feed = {signatures[name].inputs[key].name: value for key, value in values.items()}
+        for (name, inputs), of_function in zip(requests, expected, strict=True):
+            assert {len(value) for value in of_function.values()} == {len(value) for value in inputs.values()}
+            feed = {signatures[name].inputs[key].name: np.asarray(values) for key, values in inputs.items()}
             outputs = {key: info.name for key, info in signatures[name].outputs.items()}
-            _assert_close(session.run(outputs, feed), expected[name])
-
-
-def _ids(width: int) -> dict[str, tf.Tensor]:
-    ids = tf.constant([[2, *range(6, 6 + width - 4), 3, 7, 3], [2, 9, 3, *[8] * (width - 4), 3]])
-    mask = tf.constant([[1] * width, [1] * 4 + [0] * (width - 4)])
-    return {"input_ids": ids, "input_mask": mask, "segment_ids": tf.constant([[0] * (width - 2) + [1, 1]] * 2)}
+            _assert_close(session.run(outputs, feed), {key: value.numpy() for key, value in of_function.items()})
 
 
 def _assert_close(outputs: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.files import names_in, read_bytes
 from electra_tf.serving.saved_model import export_saved_model, served_model
 from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.pretrain import build_objective
@@ -117,7 +118,7 @@ def test_an_existing_export_is_replaced_on_request_without_a_word_of_tensorflow(
     caplog.set_level("INFO", "tensorflow")
     output_dir = Path(version_dir).parent
     assert export_saved_model(text_encoder, output_dir, overwrite=True) == version_dir
-    assert [path.name for path in output_dir.iterdir()] == ["1"]
+    assert names_in(output_dir) == ["1"]
     assert ".unfinished" not in caplog.text  # the directory that TensorFlow writes to first
 
 
@@ -129,10 +130,8 @@ class Nothing(tf.Module):
 
 
 def _store(version_dir, model, content: str) -> None:
-    tf.io.gfile.makedirs(f"{version_dir}/variables")
     for name in ("saved_model.pb", "variables/variables.index"):
-        with tf.io.gfile.GFile(f"{version_dir}/{name}", "w") as stream:
-            stream.write(content)
+        tf.io.write_file(f"{version_dir}/{name}", content)
 
 
 @pytest.fixture
@@ -142,13 +141,8 @@ def small_exports(monkeypatch) -> None:
     monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
 
 
-def _version(output_dir) -> str:
-    with tf.io.gfile.GFile(f"{output_dir}/1/variables/variables.index") as stream:
-        return stream.read()
-
-
-def _names(directory) -> list[str]:
-    return sorted(name.rstrip("/") for name in tf.io.gfile.listdir(str(directory)))
+def _version(output_dir) -> bytes:
+    return read_bytes(f"{output_dir}/1/variables/variables.index")
 
 
 def _fail_after_a_part(model, path, **_):
@@ -160,7 +154,7 @@ def test_an_export_without_the_serving_api_has_no_warm_up_requests_and_says_so(t
     monkeypatch.setattr(tf.saved_model, "save", lambda model, path, **_: _store(path, model, "new"))
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
     export_saved_model(Nothing(), tmp_path)
-    assert _names(tmp_path / "1") == ["saved_model.pb", "variables"]
+    assert names_in(tmp_path / "1") == ["saved_model.pb", "variables"]
     assert "no warm-up requests" in caplog.text and "serving" in caplog.text
 
 
@@ -173,16 +167,16 @@ def test_a_failed_export_leaves_what_was_there_and_is_retried(small_exports, tmp
         patched.setattr(tf.saved_model, "save", _fail_after_a_part)
         with pytest.raises(UserError, match=f"{output_dir}/1 .*no space"):
             export_saved_model(Nothing(), output_dir, overwrite=bool(older))
-    assert _names(output_dir) == older and (not older or _version(output_dir) == "old")
+    assert names_in(output_dir) == older and (not older or _version(output_dir) == b"old")
     export_saved_model(Nothing(), output_dir, overwrite=bool(older))
-    assert (_version(output_dir), _names(output_dir)) == ("new", ["1"])
+    assert (_version(output_dir), names_in(output_dir)) == (b"new", ["1"])
 
 
 def test_a_version_is_replaced_beside_the_servers_files_and_no_other_file(small_exports, tmp_path):
     _store(tmp_path / "1", None, "old")
     (tmp_path / "models.config").write_text("mine")
     export_saved_model(Nothing(), tmp_path, overwrite=True)
-    assert (_version(tmp_path), (tmp_path / "models.config").read_text()) == ("new", "mine")
+    assert (_version(tmp_path), (tmp_path / "models.config").read_text()) == (b"new", "mine")
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match="already holds .*notes.txt"):
         export_saved_model(Nothing(), tmp_path, overwrite=True)
@@ -194,20 +188,20 @@ def test_a_version_on_a_remote_store_is_never_removed(small_exports):
         export_saved_model(Nothing(), "ram://export_kept", overwrite=True)
     with pytest.raises(UserError, match="already holds 1; give a new directory"):
         export_saved_model(Nothing(), "ram://export_kept")
-    assert _version("ram://export_kept") == "old"
+    assert _version("ram://export_kept") == b"old"
 
 
 def test_replacing_a_link_keeps_its_target(small_exports, tmp_path):
     _store(tmp_path.parent / "elsewhere", None, "old")
     os.symlink(tmp_path.parent / "elsewhere", tmp_path / "1")
     export_saved_model(Nothing(), tmp_path, overwrite=True)
-    assert _version(tmp_path) == "new" and os.listdir(tmp_path) == ["1"]
+    assert _version(tmp_path) == b"new" and os.listdir(tmp_path) == ["1"]
     assert (tmp_path.parent / "elsewhere/variables/variables.index").read_text() == "old"
 
 
 def test_an_export_is_written_to_any_filesystem_of_tensorflow(text_encoder):
     version_dir = export_saved_model(text_encoder, "ram://exports/model")
-    assert (version_dir, tf.io.gfile.listdir("ram://exports/model")) == ("ram://exports/model/1", ["1"])
+    assert (version_dir, names_in("ram://exports/model")) == ("ram://exports/model/1", ["1"])
     assert "detect" in tf.saved_model.load(version_dir).signatures
     with pytest.raises(UserError, match="output_dir=foo://x"):
         export_saved_model(text_encoder, "foo://x")

@@ -17,7 +17,6 @@ from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.datasets import TaskToTrain, read_task
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.train.run_directory import RATES
 from electra_tf.weights.source import load_pretrained
 from electra_tf.weights.stored_model import StoredModel
 from tests.toy import toy_finetuning_config
@@ -30,13 +29,14 @@ SETTINGS = {
 
 
 @pytest.fixture
-def write(tmp_path) -> Callable[[str, str | bytes], str]:
-    """`write("GLUE/train.tsv", content)`: writes a file and returns its path."""
+def write(tmp_path) -> Callable[[str, str | list[dict]], str]:
+    """`write("GLUE/train.tsv", content)`: writes a file, of a list JSON lines, and returns its path."""
 
-    def write_file(name: str, content: str | bytes) -> str:
+    def write_file(name: str, content: str | list[dict]) -> str:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        text = content if isinstance(content, str) else "".join(f"{json.dumps(row)}\n" for row in content)
+        path.write_bytes(text.encode())
         return str(path)
 
     return write_file
@@ -70,9 +70,9 @@ def write_parquet(tmp_path) -> Callable[..., str]:
 def refusal() -> Callable[..., str]:
     """`refusal(function, *arguments)`: the message of the UserError that the call raises, one line."""
 
-    def message_of(function: Callable, *arguments) -> str:
+    def message_of(function: Callable, *arguments, **options) -> str:
         with pytest.raises(UserError) as caught:
-            function(*arguments)
+            function(*arguments, **options)
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
@@ -159,18 +159,3 @@ def three_seeds(job_in, tmp_path_factory) -> tuple[Path, list[str]]:
             patched.setattr(FinetuningTask, method.__name__, counted(method))
         run_seeds(job_in(directory, keep="all"), (0, 1, 2))
     return directory, traces
-
-
-@pytest.fixture(scope="session")
-def record_of() -> Callable[[Path], dict]:
-    """`record_of(seed_directory)`: its result, its predictions and its metrics without what depends on the machine."""
-
-    def read(directory: Path) -> dict:
-        reports = map(json.loads, (directory / "metrics.jsonl").read_text().splitlines())
-        return {
-            "result": json.loads((directory / "result.json").read_text()),
-            "predictions": (directory / "predictions_validation.tsv").read_text(),
-            "metrics": [{name: value for name, value in report.items() if name not in RATES} for report in reports],
-        }
-
-    return read

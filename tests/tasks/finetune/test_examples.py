@@ -53,16 +53,11 @@ def test_tsv_jsonl_parquet_and_a_remote_csv_give_the_same_examples(write, write_
         assert (examples.inputs, examples.labels, examples.ids) == ((["a\u2028b", "c"],), ["1", "0"], ["7", "8"])
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        ("a.csv", "txt,label\na,x\n", ["'text'", "did you mean txt?"]),
-        ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "x"}\n', ["a.jsonl:2", "'text'"]),
-    ],
-)
-def test_a_text_that_is_missing_is_named_with_its_place(write, refusal, name, content, parts):
-    message = refusal(read_examples, write(name, content))
-    assert all(part in message for part in parts), message
+def test_a_text_that_is_missing_is_named_with_its_place(write, refusal):
+    message = refusal(read_examples, write("a.csv", "txt,label\na,x\n"))
+    assert "'text'" in message and "did you mean txt?" in message
+    message = refusal(read_examples, write("a.jsonl", [{"text": "a", "label": "x"}, {"label": "x"}]))
+    assert "a.jsonl:2" in message and "'text'" in message
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
@@ -94,8 +89,7 @@ def test_a_file_without_any_label_is_refused(task_of, refusal, split):
         # Lists as JSON and Python write them.
         ("multi_label", (), ['["x", "y"]', "[]", ' ["a"]'], [("x", "y"), (), ("a",)]),
         ("multi_label", (), ["('film', 'music')", "('film',)", "()"], [("film", "music"), ("film",), ()]),
-        ("multi_label", (), ["{'music', 'film'}", "set()"], [("film", "music"), ()]),
-        ("multi_label", (), ["frozenset({'music', 'film'})", "frozenset()"], [("film", "music"), ()]),
+        ("multi_label", (), ["{'b', 'a'}", "set()", "frozenset({'b', 'a'})", "frozenset()"], [("a", "b"), ()] * 2),
         ("multi_label", (), ["['it\\'s', \"b's\"]", "['a,b']"], [("it's", "b's"), ("a,b",)]),
         # Names with brackets, quotes or marks.
         ("multi_label", (), ["Mercury (planet), Mercury", "(I) one"], [("Mercury (planet)", "Mercury"), ("(I) one",)]),
@@ -129,7 +123,6 @@ def test_labels_are_read_as_they_are_meant(kind, known, labels, expected):
         # No cell has a comma.
         ("multi_label", ["film|music", *["music"] * 9], "'|'"),
         ("multi_label", ["<film><music>", "<music>"], "'><'"),
-        ("multi_label", ["film、music", "music"], "'、'"),
         ("multi_label", ["film\nmusic", "music"], r"'\n'"),
         ("multi_label", ["film/music", "music", "film", "music/film"], "'/'"),
         ("multi_label", ["cs.CL cs.LG", "cs.LG", "cs.CL", "cs.LG cs.CL"], "' '"),
@@ -144,11 +137,6 @@ def test_labels_are_read_as_they_are_meant(kind, known, labels, expected):
 )  # fmt: skip
 def test_labels_that_may_mean_something_else_are_refused(refusal, kind, labels, named):
     assert named in refusal(lambda: label_set(read_examples(table_of(labels), kind)))
-
-
-@pytest.mark.parametrize(("labels", "expected"), [([-1, "-1.0"], None), (["-1", "1"], ["-1", "1"])])
-def test_minus_one_alone_marks_an_unlabelled_file(labels, expected):
-    assert read_examples(table_of(labels), may_lack_labels=True).labels == expected
 
 
 @pytest.mark.parametrize(
@@ -300,18 +288,12 @@ TSV_FILES = [
 ]  # fmt: skip
 
 
-def read_split(name: str, directory, split: str):
-    return read_glue(GLUE_TASKS[name], directory, split)
-
-
 @pytest.mark.parametrize("name, split, file, lines, first", TSV_FILES, ids=[row[2] for row in TSV_FILES])
 def test_the_official_file_of_a_split_is_read(write, tmp_path, name, split, file, lines, first):
     write(file, "\n".join([*lines, ""]))
-    examples = read_split(name, tmp_path, split)
-    texts, label, identifier, line = first
-    assert [column[0] for column in examples.inputs] == texts
-    assert (examples.labels[0] if examples.labels else None) == label
-    assert (examples.ids[0], examples.rows[0], len(examples)) == (identifier, line, 1)
+    examples = read_glue(GLUE_TASKS[name], tmp_path, split)
+    texts = [column[0] for column in examples.inputs]
+    assert (texts, examples.labels[0], examples.ids[0], examples.rows[0]) == first and len(examples) == 1
 
 
 @pytest.mark.parametrize(
@@ -320,14 +302,12 @@ def test_the_official_file_of_a_split_is_read(write, tmp_path, name, split, file
         # Mismatched MNLI may have a folder of its own.
         ("mnli", "mnli_mismatched/validation", "validation_mismatched",
          {"premise": ["a"], "hypothesis": ["c"], "label": [2]}, ["contradiction"]),
-        ("mnli", "mnli/validation_matched", "validation_matched",
-         {"premise": ["a"], "hypothesis": ["c"], "label": [1]}, ["neutral"]),
         ("stsb", "stsb/train", "train", {"sentence1": ["a"], "sentence2": ["c"], "label": [3.5]}, [3.5]),
     ],
 )  # fmt: skip
 def test_the_parquet_file_of_a_split_is_read(write_parquet, tmp_path, name, file, split, columns, labels):
     write_parquet(f"{file}-00000-of-00001.parquet", columns | {"idx": [5]})
-    examples = read_split(name, tmp_path, split)
+    examples = read_glue(GLUE_TASKS[name], tmp_path, split)
     assert (examples.inputs, examples.labels, examples.ids) == ((["a"], ["c"]), labels, ["5"])
 
 
@@ -337,23 +317,22 @@ def test_classes_of_a_parquet_file_may_have_another_order_and_a_row_may_lack_its
     feature = names and {"names": names, "_type": "ClassLabel"}
     write_parquet("cola/train-00000-of-00001.parquet", columns, label=feature)
     expected = ["unacceptable", "acceptable", None] if names else ["acceptable", "unacceptable", None]
-    assert read_split("cola", tmp_path, "train").labels == expected
+    assert read_glue(GLUE_TASKS["cola"], tmp_path, "train").labels == expected
 
 
 def test_a_few_incomplete_rows_are_left_out_with_a_warning(write, tmp_path, caplog):
     write("SST-2/dev.tsv", "sentence\tlabel\na\t1\nb\nc\t0\n")
     with caplog.at_level(logging.WARNING):
-        examples = read_split("sst2", tmp_path, "validation")
+        examples = read_glue(GLUE_TASKS["sst2"], tmp_path, "validation")
     assert (examples.inputs, examples.rows, examples.ids) == ((["a", "c"],), [2, 4], ["0", "1"])
     assert "dev.tsv: left out 1 rows" in caplog.text and caplog.text.endswith(": 3\n")
 
 
 def test_incomplete_and_missing_files_are_refused(write, refusal, tmp_path):
     write("SST-2/train.tsv", "sentence\tlabel\na\t1\n" + "b\n" * 11)
-    assert "train.tsv:13 has 1 columns, expected 2" in refusal(read_split, "sst2", tmp_path, "train")
-    message = refusal(read_split, "mnli", tmp_path, "validation_matched")
-    for part in ("data_dir", "mnli/dev_matched.tsv", "mnli_matched/validation-00000"):
-        assert part in message
+    assert "train.tsv:13 has 1 columns, expected 2" in refusal(read_glue, GLUE_TASKS["sst2"], tmp_path, "train")
+    message = refusal(read_glue, GLUE_TASKS["mnli"], tmp_path, "validation_matched")
+    assert all(part in message for part in ("data_dir", "mnli/dev_matched.tsv", "mnli_matched/validation-00000"))
 
 
 @pytest.mark.parametrize(
@@ -373,12 +352,6 @@ def test_texts_to_predict_are_read_from_a_tsv_file(write, name, content, columns
 def test_a_leaderboard_needs_a_prediction_for_each_row(write, refusal):
     path = write("test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n")
     assert "test.tsv:3 has 2 columns, expected 3" in refusal(read_glue_texts, GLUE_TASKS["qqp"], path, None)
-
-
-def test_the_parquet_file_of_a_test_set_has_no_labels(write_parquet):
-    columns = {"sentence1": ["a"], "sentence2": ["c"], "label": [-1.0], "idx": [5]}
-    examples = read_glue_texts(GLUE_TASKS["stsb"], write_parquet("test.parquet", columns), None)
-    assert (examples.inputs, examples.labels, examples.ids) == ((["a"], ["c"]), None, ["5"])
 
 
 def test_a_table_in_memory_may_have_ids_or_names_of_classes():

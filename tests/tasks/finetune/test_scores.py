@@ -49,8 +49,6 @@ def test_the_combined_score_of_glue_is_the_mean_of_the_others():
     [
         ("S-A O B-B E-B", "S-A O B-B I-B", "bioes", 3),
         ("U-A O B-B L-B", "U-A O B-B I-B", "bilou", 3),
-        ("B-A O B-B I-B", "B-A O B-B I-B", "iob2", 4),
-        ("I-A O I-B I-B", "I-A O I-B I-B", "iob1", 4),
         ("E-A O I-B E-B", "E-A O I-B E-B", "ioe2", 4),
     ],
 )

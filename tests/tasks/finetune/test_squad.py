@@ -97,13 +97,6 @@ def test_a_file_of_another_layout_and_a_repeated_question_are_refused_with_the_p
         squad.read_squad(path)
 
 
-def test_json_lines_without_ids_are_numbered(tmp_path):
-    path = tmp_path / "new.jsonl"
-    path.write_text('{"id": "a", "question": "Who?", "context": "A fox."}\n{"question": "Why?", "context": ""}\n')
-    questions = [(each.id, each.question, each.context) for each in squad.read_questions(path)]
-    assert questions == [("a", "Who?", "A fox."), ("1", "Why?", "")]
-
-
 def question(question_id, *answers):
     return Question(question_id, "?", "", tuple(Answer(text, 0) for text in answers), not answers)
 
@@ -192,7 +185,6 @@ def test_the_language_is_that_of_the_file(asked, context, language):
 
 
 LIMITS = {"version_2": False, "max_answer_length": 3, "n_best_size": 5}
-LOW = -1000.0
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +242,7 @@ def test_spans_with_equal_scores_keep_the_order_of_windows_and_beams(windows):
 
 
 def independent(start_peaks, end_peaks):
-    logits = np.full([2, 3, 9], LOW, np.float32)
+    logits = np.full([2, 3, 9], -1000.0, np.float32)
     for name, peaks in enumerate((start_peaks, end_peaks)):
         for (row, position), value in peaks.items():
             logits[name, row, position] = value

@@ -77,10 +77,3 @@ def test_heads_and_losses_are_float32_with_a_bfloat16_encoder():
     assert {values.dtype for values in outputs.values()} <= {tf.float32, tf.int32}
     metrics, _ = outcome(task, batch)
     assert metrics["nonfinite"] == 0.0 and metrics["gradient_norm"] > 0.0
-
-
-def test_new_text_without_targets_is_predicted_without_a_loss():
-    task, batch = build(CLASSES), text_batch()
-    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "loss", "row_index"}
-    del batch["label_ids"]
-    assert set(task.example_outputs(batch, INFERENCE)) == {"logits", "row_index"}

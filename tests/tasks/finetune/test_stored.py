@@ -10,29 +10,24 @@ import pytest
 import tensorflow as tf
 import yaml
 
-import run_finetuning
-from electra_tf.cli import report
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import read_values
 from electra_tf.finetuning import milestones
 from electra_tf.finetuning.milestones import finetune_milestones, seed_scores
 from electra_tf.finetuning.seeds import run_seeds
 from electra_tf.flops.budget import RunCost
-from electra_tf.tasks.pretrain import build_objective
-from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.source import load_trained
 from tests.markdown import cells
-from tests.toy import VOCABULARY
 
 PAIRS = {"question": ["w5", "w6 w7", "w8"], "answer": ["w9", "w5", "w6"]}
 TEXTS = {"text": [f"w{5 + number}" for number in range(7)]}
-FILES = ("config", "resolved")
 LABELLED = TEXTS | {"label": ["a", "b", "c", "a", "b", "c", "a"]}
 
 
 def test_a_seeds_config_has_the_users_settings_alone_and_resolved_has_all(three_seeds, own_files, tiny_encoder):
-    stored = {name: yaml.safe_load((three_seeds[0] / "seed_2" / f"{name}.yaml").read_text()) for name in FILES}
+    seed = three_seeds[0] / "seed_2"
+    stored = {name: yaml.safe_load((seed / f"{name}.yaml").read_text()) for name in ("config", "resolved")}
     train = {"num_epochs": 2, "batch_size": 4, "log_every_steps": 2, "fused_ops": False, "keep": "all", "seed": 2}
     assert stored["config"] == {
         "data": {**own_files, "max_seq_length": 12},
@@ -123,19 +118,15 @@ def test_weights_of_classes_and_layers_that_the_user_gave_stay(again):
 
 @pytest.fixture
 def pretraining_run(tmp_path, tiny_config):
-    """`pretraining_run(milestones=[2, 4], checkpoints=[7])`: a run's directory with these, of an untrained model."""
+    """`pretraining_run(milestones=[2, 4], checkpoints=[7])`: a run's directory with these, without a model."""
 
-    def build(milestones: list[int], checkpoints: tuple[int, ...] = (), small: bool = True) -> RunDirectory:
+    def build(milestones: list[int], checkpoints: tuple[int, ...] = ()) -> RunDirectory:
         run = RunDirectory(tmp_path / "run")
         run.create()
-        config = tiny_config(train={"num_steps": 8})
-        task = tf.Module() if small else build_objective(config)
-        task.step = tf.Variable(0)
         for directory, steps in ((run.milestones, milestones), (run.checkpoints, checkpoints)):
             for step in steps:
-                tf.train.Checkpoint(task=task).write(f"{directory}/step-{step}")
-        run.write_config(config)
-        run.write_tokenizer(StoredTokenizer(VOCABULARY))
+                tf.train.Checkpoint(step=tf.Variable(0)).write(f"{directory}/step-{step}")
+        run.write_config(tiny_config())
         return run
 
     return build
@@ -234,24 +225,3 @@ def test_a_seeds_score_of_several_tasks_is_the_mean_of_their_primary_metrics():
     scores = seed_scores({"tasks": tasks})
     assert (scores[3], scores[4]) == (0.375, 0.625)
     assert math.isnan(scores[5]) and len(scores) == 3
-
-
-@pytest.mark.slow
-def test_the_milestones_of_a_toy_run_appear_in_the_report(pretraining_run, tmp_path, capsys):
-    run = pretraining_run(milestones=[2, 8], small=False)
-    (tmp_path / "train.csv").write_text("text,label\nw5 w6,a\nw7 w8 w9,b\nw10 w11,b\n")
-    flags = [f"--{split}_file={tmp_path}/train.csv" for split in ("train", "validation")]
-    flags += ["--task=classification", f"--init_from={run.path}", f"--output_dir={tmp_path}/out", "--milestones"]
-    flags += ["--set=data.max_seq_length=8", "--set=train.num_steps=1", "--set=train.batch_size=2"]
-    assert run_finetuning.main(flags) == 0
-    results = json.loads((tmp_path / "out" / "scores.json").read_text())["results"]
-    assert [row["step"] for row in results] == [2, 8]
-    assert not list((tmp_path / "out").rglob("checkpoints/step-*"))
-    before = sorted((tmp_path / "out").glob("step_*/seed_*/result.json"), key=str)
-    times = [file.stat().st_mtime_ns for file in before]
-    assert run_finetuning.main(flags) == 0
-    assert [file.stat().st_mtime_ns for file in before] == times
-    capsys.readouterr()
-    assert report.main([run.path, "--score=classification"]) == 0
-    shown = [(row[2], row[3], row[6]) for row in cells(capsys.readouterr().out)[1:]]
-    assert shown == [(str(row["step"]), f"{row['paper_flops']:.3g}", f"{row['median']:.3f}") for row in results]

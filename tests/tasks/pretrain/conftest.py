@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.models.layers import ForwardContext
+from electra_tf.models.encoder import Encoder
+from electra_tf.models.layers import INFERENCE, ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain import Objective, build_objective
 
@@ -31,6 +32,12 @@ def batch() -> dict[str, tf.Tensor]:
     tensors = {name: tf.constant(rows) for name, rows in _ROWS.items()}
     weights, losses = tf.constant([[1.0, 1.0], [1.0, 0.0]]), tf.constant([[2.5, 1.5], [4.25, 0.0]])
     return {**tensors, "masked_lm_weights": weights, "mask_token_weights": weights, "unigram_losses": losses}
+
+
+def vectors_of(encoder: Encoder, batch: dict[str, tf.Tensor], ids: str = "input_ids") -> np.ndarray:
+    """[B, S, H]: an encoder's output for one of the tensors of ids of a batch."""
+    inputs = (batch[name] for name in (ids, "input_mask", "segment_ids"))
+    return encoder(*inputs, context=INFERENCE).sequence_output.numpy()
 
 
 @pytest.fixture(scope="session")

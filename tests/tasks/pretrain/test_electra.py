@@ -8,24 +8,14 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.models.generators import GeneratorOutput
-from electra_tf.models.layers import INFERENCE, ForwardContext
+from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
-from tests.tasks.pretrain.conftest import MASKED, WORDS
+from tests.tasks.pretrain.conftest import MASKED, WORDS, vectors_of
 from tests.toy import certain, evaluation_values, log_softmax, logits_of, softplus, training_values
 
 MASK = 4
-
-
-@pytest.fixture(scope="module")
-def electra(build):
-    return build("electra")
-
-
-@pytest.fixture(scope="module")
-def greedy(build):
-    return build("electra", sampling="greedy")
 
 
 @pytest.mark.parametrize(
@@ -38,27 +28,25 @@ def greedy(build):
         ([[MASK, MASK], [MASK, 0]], [[2, MASK, 12, 3, MASK, 3], [2, 21, MASK, 3, 0, 0]], MASKED),
     ],
 )
-def test_samples_are_written_into_the_original_input(greedy, batch, sampling, sampled, input_ids, is_replaced):
+def test_samples_are_written_into_the_original_input(build, batch, sampling, sampled, input_ids, is_replaced):
     shown_unchanged = {**batch, "masked_input_ids": batch["input_ids"]}  # are sampled, too
-    corrupted = greedy.corrupt(shown_unchanged, certain(sampled), sampling)
+    corrupted = build("electra", sampling="greedy").corrupt(shown_unchanged, certain(sampled), sampling)
     assert corrupted.input_ids.numpy().tolist() == input_ids
     assert np.array_equal(corrupted.is_replaced, is_replaced)
 
 
-def test_the_generator_reads_the_masked_input_and_the_discriminator_the_corrupted_one(greedy, batch, sampling):
-    def vectors(encoder, ids):
-        output = encoder(ids, input_mask=batch["input_mask"], segment_ids=batch["segment_ids"])
-        return output.sequence_output.numpy()
-
+def test_the_generator_reads_the_masked_input_and_the_discriminator_the_corrupted_one(build, batch, sampling):
+    greedy = build("electra", sampling="greedy")
     forward = greedy.forward(batch, sampling)
-    generated = forward.generated.encoder_output.sequence_output.numpy()
-    assert np.array_equal(generated, vectors(greedy.generator.encoder, batch["masked_input_ids"]))
+    generated = forward.generated.encoder_output.sequence_output
+    assert np.array_equal(generated, vectors_of(greedy.generator.encoder, batch, "masked_input_ids"))
     assert (forward.corrupted.input_ids != batch["input_ids"]).numpy().any()
-    expected = vectors(greedy.discriminator, forward.corrupted.input_ids)
+    expected = vectors_of(greedy.discriminator, {**batch, "input_ids": forward.corrupted.input_ids})
     assert np.array_equal(forward.discriminator_output.sequence_output, expected)
 
 
-def test_the_losses_are_means_over_masked_and_over_real_tokens(greedy, batch, sampling):
+def test_the_losses_are_means_over_masked_and_over_real_tokens(build, batch, sampling):
+    greedy = build("electra", sampling="greedy")
     forward = greedy.forward(batch, sampling)
     log_probs = log_softmax(forward.generated.logits)
     masked_lm = -(log_probs[0, 0, 13] + log_probs[0, 1, 11] + log_probs[1, 0, 22]) / 3
@@ -72,10 +60,9 @@ def test_the_losses_are_means_over_masked_and_over_real_tokens(greedy, batch, sa
     assert greedy.loss_weights == {"masked_lm": 1.0, "replaced_token": 50.0}
 
 
-def test_detect_reads_its_input_without_corrupting_it(electra, batch):
-    inputs = {name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")}
-    output = electra.discriminator(**inputs, context=INFERENCE)
-    expected = tf.sigmoid(electra.replaced_token_head(output.sequence_output)).numpy()
+def test_detect_reads_its_input_without_corrupting_it(build, batch):
+    electra = build("electra")
+    expected = tf.sigmoid(electra.replaced_token_head(vectors_of(electra.discriminator, batch))).numpy()
     assert np.array_equal(electra.detect(batch), expected) and expected.std() > 0.01
 
 

@@ -60,32 +60,22 @@ def test_the_replaced_token_loss_is_the_sum_of_cross_entropies_over_the_real_tok
     assert loss.denominator == "tokens"
 
 
-@pytest.fixture(scope="module")
-def predictions() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logits, labels and mask in which replaced tokens score higher on average and some tokens are padding."""
+def test_metrics_of_detection_are_those_of_scikit_learn_the_auc_up_to_ties_within_a_bin():
+    """Replaced tokens score higher on average, and some tokens are padding."""
     random, length = np.random.default_rng(0), 31
     labels = (random.random([40, length]) < 0.15).astype(np.int32)
     logits = (random.normal(-1.5, 1.2, [40, length]) + 1.5 * labels).astype(np.float32)
-    return logits, labels, (np.arange(length) < random.integers(8, length + 1, [40, 1])).astype(np.int32)
-
-
-def test_precision_recall_and_accuracy_are_those_of_scikit_learn(predictions):
-    logits, labels, mask = predictions
-    metrics = {name: term.value() for name, term in losses.replaced_token_metrics(*predictions).items()}
+    mask = (np.arange(length) < random.integers(8, length + 1, [40, 1])).astype(np.int32)
+    terms = losses.replaced_token_metrics(logits, labels, mask)
     actual, predicted = labels[mask > 0], logits[mask > 0] > 0
     for name in ("precision", "recall", "accuracy"):
         expected = getattr(reference, f"{name}_score")(actual, predicted)
-        assert metrics[f"replaced_token_{name}"] == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_auc_is_that_of_scikit_learn_up_to_ties_within_a_bin(predictions):
-    logits, labels, mask = predictions
-    auc = losses.replaced_token_metrics(*predictions)["replaced_token_auc"]
+        assert terms[f"replaced_token_{name}"].value() == pytest.approx(expected, rel=1e-6)
+    auc = terms["replaced_token_auc"]
     negatives, positives = auc.negatives.numpy(), auc.positives.numpy()
     # A pair in one bin counts one half instead of 0 or 1.
     bound = 0.5 * (negatives * positives).sum() / (negatives.sum() * positives.sum())
-    expected = reference.roc_auc_score(labels[mask > 0], logits[mask > 0])
-    assert abs(auc.value() - expected) <= bound + 1e-12
+    assert abs(auc.value() - reference.roc_auc_score(actual, logits[mask > 0])) <= bound + 1e-12
     assert bound < 1e-3
 
 
@@ -109,13 +99,12 @@ def test_a_metric_over_nothing_is_nan_and_the_entropy_of_a_certain_outcome_zero(
 
 
 def test_an_evaluation_computes_the_product_of_each_of_two_heads_with_the_vocabulary_once(build, batch, sampling):
-    """Of 47 entries, in 128 columns."""
     task = build("replace_mlm")
     traced = tf.function(lambda: task.evaluation_terms(batch, sampling)).get_concrete_function()
     graph = traced.graph.as_graph_def(add_shapes=True)
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     shapes = [node.attr["_output_shapes"].list.shape for node in nodes if node.op == "MatMul"]
-    assert sum(shape[0].dim[-1].size in (47, 128) for shape in shapes if shape) == 2
+    assert sum(shape[0].dim[-1].size in (47, 128) for shape in shapes if shape) == 2  # 47 entries, in 128 columns
 
 
 # The loss of the same answer for every token is H(0.1) = 0.3251. As two of ten tokens are [CLS] and [SEP], the same

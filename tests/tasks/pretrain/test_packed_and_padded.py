@@ -66,13 +66,13 @@ def apart(packed) -> dict[str, tf.Tensor]:
     return {name: tf.constant(np.stack([row[name] for row in rows])) for name in rows[0]}
 
 
-@pytest.fixture(scope="module", params=[{}, MODERN], ids=["bert", "modern"])
-def electra(request, build):
-    return build("electra", {**SMALL, "encoder": request.param}, sampling="greedy")
+BLOCKS = pytest.mark.parametrize("block", [{}, MODERN], ids=["bert", "modern"])
 
 
+@BLOCKS
 @pytest.mark.parametrize("ops", [REFERENCE, pytest.param(FusedOps("cpu", False), marks=pytest.mark.slow)])
-def test_losses_and_gradients_are_those_of_the_sequences_apart(electra, packed, apart, ops):
+def test_losses_and_gradients_are_those_of_the_sequences_apart(build, packed, apart, block, ops):
+    electra = build("electra", {**SMALL, "encoder": block}, sampling="greedy")
     context = ForwardContext(training=True, random=RandomStream(4, 0, 0), ops=ops)
     values, gradients = [], []
     for batch in (packed, apart):
@@ -88,7 +88,7 @@ def test_losses_and_gradients_are_those_of_the_sequences_apart(electra, packed, 
         assert ours.numpy() == pytest.approx(expected.numpy(), abs=tolerance), variable.name
 
 
-@pytest.mark.parametrize("block", [{}, MODERN], ids=["bert", "modern"])
+@BLOCKS
 def test_in_bfloat16_too_no_token_sees_another_sequence(build, packed, block):
     """Keras would round the numbers of the sequences, float32, by which rows are known to be packed."""
     objective = build("electra", {**SMALL, "encoder": block, "train": {"precision": "bfloat16"}})
