@@ -34,7 +34,6 @@ from tests.flops.traced_step import expected_products
 from tests.toy import MODERN, evaluation_values, training_values
 
 PROJECT = Path(__file__).resolve().parents[1]
-ABLATIONS = PROJECT / "configs" / "pretrain" / "ablations"
 EXAMPLE = "random_token_detection"
 # (objective, which of its phases, the encoder's block)
 STEPS = [(name, phase, "bert") for name in OBJECTIVES for phase in range(2 if name == "two_stage" else 1)]
@@ -89,7 +88,7 @@ class TracedStep(NamedTuple):
 )
 def step(request, tiny_config, tiny_batch) -> TracedStep:
     name, phase, block = request.param
-    preset = ABLATIONS / f"{name}.yaml"
+    preset = PROJECT / "configs/pretrain/ablations" / f"{name}.yaml"
     masking = yaml.safe_load(preset.read_text(encoding="utf-8")).get("masking", {}) if preset.exists() else {}
     encoder = {"initializer_range": 0.2, **(MODERN if block == "modern" else {})}
     config = tiny_config(objective={"name": name}, masking=masking, encoder=encoder, optimizer={"learning_rate": 1e-3})

@@ -176,7 +176,6 @@ STAGE = {"num_steps": STEPS, "batch_size": 4, "max_seq_length": 10}
         ("pretrain", {"settings": {"train.num_step": 3}}, "did you mean train.num_steps"),
         ("pretrain", {"stop_at_step": 0}, "stop_at_step is 0, expected 1 or more"),
         ("pretrain", {"with_optimizer": True}, "with_optimizer requires init_from"),
-        ("pretrain", {"fresh_generator": True}, "fresh_generator requires init_from"),
         ("pretrain", {"tpu": "mine"}, "tpu has no effect with strategy=one_device"),
         ("pretrain", {"data_dir": ["a", "b"]}, "data_dir is given 2 times, but the run has 1 stages"),
         ("build_model", {"settings": {"objective": UNIGRAM}}, "unigram needs .*; give data_dir"),

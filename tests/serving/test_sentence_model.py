@@ -64,7 +64,6 @@ def test_ids_and_texts_give_the_same_outputs(served):
 
 
 def test_windows_are_computed_in_blocks_of_32_rows(served):
-    """A text of 34 windows alone, and beside another: the same."""
     long = "a b c d e f g h i " * 16  # 144 tokens: 1 + ceil((144 - 14) / 4) = 34 windows
     alone = call(served("windows"), "classify", [long])["probabilities"]
     beside = call(served("windows"), "classify", ["sea", long])["probabilities"]
@@ -167,6 +166,13 @@ def test_ids_and_texts_give_the_same_scores(served):
     np.testing.assert_allclose(of_ids["scores"], of_text["scores"], atol=1e-5)
 
 
-def test_another_number_of_rows_than_of_contexts_is_refused(served):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="expected a row of choices for each context"):
-        call(served("choices"), "choose", ["a", "b"], [["c", "d"]])
+@pytest.mark.parametrize(
+    ("kind", "name", "texts", "message"),
+    [
+        ("choices", "choose", (["a", "b"], [["c", "d"]]), "expected a row of choices for each context"),
+        ("pairs", "classify", (["a", "b", "c"], ["d"]), "expected the same number of texts"),
+    ],
+)
+def test_different_numbers_of_texts_are_refused(served, kind, name, texts, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        call(served(kind), name, *texts)

@@ -80,11 +80,6 @@ def test_a_model_of_a_length_below_that_of_the_longest_question_is_served(finetu
     assert answer.spans and outputs["truncated"].tolist() == [True]
 
 
-def test_different_numbers_of_questions_and_contexts_are_refused(served):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the same number of texts"):
-        call(served("squad_v2"), "answer", ["a", "b", "c"], ["d"])
-
-
 @pytest.mark.slow
 def test_an_answer_is_empty_if_the_null_score_is_above_the_threshold(finetuned, served, monkeypatch):
     model = finetuned("squad_v2")

@@ -19,7 +19,6 @@ NUM_EXAMPLES, NUM_CHOICES, NUM_TOKENS = 3, 4, 9
 NUM_LAYERS = 2
 ELECTRA = {**SIZES, "num_hidden_layers": NUM_LAYERS, "embedding_size": 8, "max_position_embeddings": 16}
 ELECTRA |= {"layer_norm_eps": 2e-3}
-LINEAR = {"summary_use_proj": False, "summary_activation": ""}
 CASES = ("electra", "electra linear", "modernbert")
 
 
@@ -50,7 +49,7 @@ def model_of(case: str):
     if case == "modernbert":
         model = transformers.ModernBertForMultipleChoice(transformers_config(NUM_LAYERS))
     else:
-        settings = ELECTRA | (LINEAR if "linear" in case else {})
+        settings = ELECTRA | ({"summary_use_proj": False, "summary_activation": ""} if "linear" in case else {})
         model = transformers.ElectraForMultipleChoice(transformers.ElectraConfig(**settings))
     with torch.no_grad():
         for name, parameter in model.named_parameters():

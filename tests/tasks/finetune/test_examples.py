@@ -333,6 +333,8 @@ def test_incomplete_and_missing_files_are_refused(write, refusal, tmp_path):
     assert "train.tsv:13 has 1 columns, expected 2" in refusal(read_glue, GLUE_TASKS["sst2"], tmp_path, "train")
     message = refusal(read_glue, GLUE_TASKS["mnli"], tmp_path, "validation_matched")
     assert all(part in message for part in ("data_dir", "mnli/dev_matched.tsv", "mnli_matched/validation-00000"))
+    path = write("test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n")  # a leaderboard needs all predictions
+    assert "test.tsv:3 has 2 columns, expected 3" in refusal(read_glue_texts, GLUE_TASKS["qqp"], path, None)
 
 
 @pytest.mark.parametrize(
@@ -347,11 +349,6 @@ def test_incomplete_and_missing_files_are_refused(write, refusal, tmp_path):
 )
 def test_texts_to_predict_are_read_from_a_tsv_file(write, name, content, columns, texts):
     assert read_glue_texts(GLUE_TASKS[name], write("new.tsv", content), columns).inputs == texts
-
-
-def test_a_leaderboard_needs_a_prediction_for_each_row(write, refusal):
-    path = write("test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n1\tc\n")
-    assert "test.tsv:3 has 2 columns, expected 3" in refusal(read_glue_texts, GLUE_TASKS["qqp"], path, None)
 
 
 def test_a_table_in_memory_may_have_ids_or_names_of_classes():

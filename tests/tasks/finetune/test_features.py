@@ -25,9 +25,8 @@ from tests.sentence_pieces import train
 from tests.tasks.finetune.steps import CHOICE
 from tests.toy import toy_finetuning_config
 
-LETTERS = "abcdefghij"
+LETTERS = "abcdefghij"  # "a" has id 5, "b" 6, ... and "##a" 15, "##b" 16, ...
 CLS, SEP, UNK = 2, 3, 1
-A = 5  # "a" has id 5, "b" 6, ... and "##a" 15, "##b" 16, ...
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def test_a_row_is_cls_text_sep_and_a_long_text_is_truncated(tokenizer):
 )
 def test_the_longer_text_of_a_pair_is_truncated_first(tokenizer, first, second, kept_first, kept_second):
     result = text_features([[first], [second]], {}, tokenizer, 8, None)
-    a, b = ([A + LETTERS.index(letter) for letter in kept.split()] for kept in (kept_first, kept_second))
+    a, b = ([5 + LETTERS.index(letter) for letter in kept.split()] for kept in (kept_first, kept_second))
     assert rows_of(result.features) == [[CLS, *a, SEP, *b, SEP]]
     assert rows_of(result.features, "segment_ids") == [[0] * (len(a) + 2) + [1] * (len(b) + 1)]
     assert result.num_truncated == int((first, second) != (kept_first, kept_second))
@@ -173,12 +172,10 @@ def test_equal_predictions_for_different_labels_raise_the_alarm(data_of):
         assert data.evaluated({"logits": np.eye(2, dtype=np.float32)[classes]}).alarm == problem
 
 
-WORDS = (*"abcdefghi?(-)东西", "who", "what", "18", "##95", "19", "##43")
-
-
 @pytest.fixture(scope="module")
 def words():
-    return BertTokenizer(WordPieceVocabulary.from_tokens((*SPECIAL_TOKENS, *WORDS)))
+    tokens = (*SPECIAL_TOKENS, *"abcdefghi?(-)东西", "who", "what", "18", "##95", "19", "##43")
+    return BertTokenizer(WordPieceVocabulary.from_tokens(tokens))
 
 
 def question(text, context, answer=None, *, question_id="q1", start=None, impossible=False):

@@ -173,15 +173,15 @@ def test_an_input_without_labels_in_the_column_of_training_is_only_predicted(pre
 
 
 @pytest.mark.parametrize(
-    ("task", "file", "text", "columns", "message"),
+    ("content", "columns", "message"),
     [
-        (TAGS, "a.txt", "w5 B-X\nw6 I-Y\n", {}, "a.txt:2 has the tag 'I-Y'"),
-        (ANIMALS, "new.csv", TABLE, {"label": "a"}, "new.csv has no column 'a'"),
-        (ANIMALS, "new.csv", TABLE, {"text_columns": ("a", "b")}, "was trained with 1, text; give as many"),
+        (TABLE.replace("eel", "cow"), {}, "new.csv:3 has the label 'cow'"),
+        (TABLE, {"label": "a"}, "new.csv has no column 'a'"),
+        (TABLE, {"text_columns": ("a", "b")}, "was trained with 1, text; give as many"),
     ],
 )
-def test_an_unknown_label_and_another_column_are_named(predicted, refusal, task, file, text, columns, message):
-    assert message in refusal(predicted, task["kind"], task, file, text, **columns)
+def test_an_unknown_label_and_other_columns_are_named(predicted, refusal, content, columns, message):
+    assert message in refusal(predicted, "classification", ANIMALS, "new.csv", content, **columns)
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,6 @@ def test_metrics_are_accuracy_and_mean_loss_and_a_row_has_each_choices_probabili
 
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "multiple_choice.npz"
-LOSS_TOLERANCE, WEIGHT_TOLERANCE = 1e-5, 1e-5
 # A number added to all scores changes no loss, so the gradient of these is rounding alone, up to 1e-7. AdamW divides it
 # by its own size plus 1e-6: in five steps of at most 3e-3 each, 1e-3 at most.
 WITHOUT_GRADIENT = {case: ("classifier.bias", "attention.self.key.bias") for case in peer.CASES}
@@ -181,10 +180,10 @@ def test_losses_and_weights_of_six_steps_are_those_of_pytorch(folder_of, expecte
     model, tensors = folder_of(case)
     task = task_of(model)
     losses = [float(task.train_step(batch)["loss"]) for batch in step_batches()]
-    np.testing.assert_allclose(losses, expected[f"{case}|losses"], rtol=LOSS_TOLERANCE)
+    np.testing.assert_allclose(losses, expected[f"{case}|losses"], rtol=1e-5)
     weights = {name: variable.numpy() for name, variable in named_variables(task).items()}
     (network,) = hugging_face_networks(dataclasses.replace(model, weights=weights))
     for name in tensors:
-        tolerance = 1e-3 if name.endswith(WITHOUT_GRADIENT[case]) else WEIGHT_TOLERANCE
+        tolerance = 1e-3 if name.endswith(WITHOUT_GRADIENT[case]) else 1e-5
         after = expected[f"{case}|weight|{name}"]
         np.testing.assert_allclose(network.tensors[name], after, rtol=0, atol=tolerance, err_msg=name)

@@ -150,17 +150,12 @@ BATCH = {
 WORDS_OF_BATCH = np.array([[0, 1, 1, 1, 1, 0, 0], [0, 1, 0, 1, 0, 0, 0]]) > 0
 
 
-@pytest.fixture(scope="module")
-def hard(build):
-    return build("hard_mlm")
-
-
-def test_the_hardest_words_are_masked_and_each_slot_keeps_its_kind_of_replacement(hard, sampling):
+def test_the_hardest_words_are_masked_and_each_slot_keeps_its_kind_of_replacement(build, sampling):
     # By far the hardest: c, a, b of the first text, b of the second. [CLS] and padding must not be drawn at all.
     predicted = tf.constant(
         [[900.0, 300.0, 200.0, 400.0, 1.0, 900.0, 900.0], [900.0, 1.0, 900.0, 200.0, 900.0, 900.0, 900.0]]
     )
-    masked = hard.with_hard_masks(BATCH, predicted, sampling)
+    masked = build("hard_mlm").with_hard_masks(BATCH, predicted, sampling)
     assert masked["masked_lm_positions"].numpy().tolist() == [[3, 1, 2], [3, 0, 0]]
     assert masked["masked_lm_ids"].numpy().tolist() == [[13, 11, 12], [22, 0, 0]]
     # [MASK] for c, a as it is, token 40 for b.
@@ -194,7 +189,8 @@ def test_training_draws_the_masks_again_and_evaluation_does_not(build, sampling)
     assert held_out["hard_masked_lm_loss"] != held_out["masked_lm_loss"]
 
 
-def test_the_losses_of_hard_mlm_equal_their_formulas(hard, sampling):
+def test_the_losses_of_hard_mlm_equal_their_formulas(build, sampling):
+    hard = build("hard_mlm")
     predicted = hard.predict_losses(BATCH, TRAINING).numpy()
     batch = hard.with_hard_masks(BATCH, tf.constant(predicted), TRAINING)
     log_probs = log_softmax(hard.generate(batch, sampling).logits)
@@ -210,8 +206,8 @@ def test_the_losses_of_hard_mlm_equal_their_formulas(hard, sampling):
     assert training_values(hard, BATCH, TRAINING) == pytest.approx(expected, rel=1e-4)
 
 
-def test_losses_are_predicted_from_the_unmasked_text_and_begin_at_that_of_an_untrained_masked_lm(hard, build, sampling):
-    other = {**BATCH, "masked_input_ids": tf.fill([2, 7], 40)}
+def test_losses_are_predicted_from_the_unmasked_text_and_begin_at_that_of_an_untrained_masked_lm(build, sampling):
+    hard, other = build("hard_mlm"), {**BATCH, "masked_input_ids": tf.fill([2, 7], 40)}
     assert np.array_equal(hard.predict_losses(other, sampling), hard.predict_losses(BATCH, sampling))
     objective = build("hard_mlm", fresh=True)
     objective.difficulty.head.kernel.assign(tf.zeros_like(objective.difficulty.head.kernel))
