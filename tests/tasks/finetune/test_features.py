@@ -310,7 +310,7 @@ def test_tokens_of_a_context_have_the_characters_of_the_given_text(pieces):
 )
 def test_the_tokens_of_an_answer_are_those_with_its_characters(request, tokenizer, context, answer, start, expected):
     asked = [question("cat?", context, answer, start=start)]
-    windows, dropped = training_windows(asked, request.getfixturevalue(words), **LONG)
+    windows, dropped = training_windows(asked, request.getfixturevalue(tokenizer), **LONG)
     assert dropped == ([] if expected else ["q1"])
     if expected is not None:
         targets, shift = windows.features.row_targets, windows.windows.position.numpy()[0]
