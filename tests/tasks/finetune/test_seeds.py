@@ -25,7 +25,7 @@ from electra_tf.train.run_directory import RATES, RunDirectory
 from electra_tf.weights.source import load_trained
 from tests.markdown import cells
 from tests.toy import VOCABULARY, toy_finetuning_config
-from tests.train.kills import killed_at
+from tests.train.runs import killed_at
 
 
 def record_of(seed: Path) -> dict:
