@@ -13,7 +13,7 @@ from data_prep import archives
 from data_prep.archives import FileFault, read_errors
 from data_prep.documents import BYTE_ORDER_MARK
 from data_prep.readers import FORMATS
-from data_prep.readers.encoding import check_is_text
+from data_prep.readers.encoding import check_is_text, in_utf_8
 from data_prep.readers.tables import table_of
 from electra_tf.config.errors import UserError
 from electra_tf.files import is_remote, matches, open_binary, store_errors
@@ -21,11 +21,13 @@ from electra_tf.files import is_remote, matches, open_binary, store_errors
 _logger = logging.getLogger(__name__)
 
 _TABLE_FORMATS = ("parquet", "arrow")
-_PLAIN_FORMATS = ("text", "sentences", "book", "openwebtext")  # which the beginning of a file does not show
+# Which the beginning of a file does not show; or JSON lines, which an export of CirrusSearch also has.
+_PLAIN_FORMATS = ("text", "sentences", "documents", "book", "csv", "tsv", "openwebtext", "jsonl")
 
 _BEGINS = {  # of files, by format
     "wikipedia": re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL),
     "wikiextractor": re.compile(rb"<doc id="),
+    "cirrus": re.compile(rb'\{\s*"index"\s*:\s*\{\s*"_'),
     "jsonl": re.compile(rb'\{\s*(?:"[^"]*"\s*:\s*(?:["{\[\d-]|true|false|null)|\})'),
 }
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
@@ -104,13 +106,13 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
         if content.detected is not None
     }
     shown = set(examples)
-    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown < _BEGINS.keys():
+    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown <= _BEGINS.keys() - {given_format}:
         raise UserError(f"input={text} matches files in the format {shown.pop()}; give that format")
     if not given_format and (len(shown) > 1 or "" in shown):
         listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]
         raise UserError(
             f"input={text}: the format of {', '.join(sorted(listed))}; give each one, e.g. input=text:GLOB (text,"
-            " sentences, book or openwebtext: see --help)"
+            " sentences, documents, book, csv, tsv or openwebtext: see --help)"
         )
     format_name = given_format or next(iter(examples), "text")
     root = os.path.dirname(pattern)
@@ -149,7 +151,7 @@ def _inspect(path: str, format_name: str) -> _Content:
             is_archive = archives.is_archive(archives.begin_of(stream))
             leaves = archives.text_files(stream, path) if is_archive else iter([(path, stream)])
             leaf_path, leaf = next(leaves, (path, None))
-            begin = archives.begin_of(leaf) if leaf else b""
+            begin = archives.begin_of(in_utf_8(leaf)) if leaf else b""
         table = table_of(begin)
         if not is_archive and not (table and format_name in ("", *_TABLE_FORMATS, "sentences")):
             check_is_text(begin)

@@ -23,7 +23,7 @@ from data_prep.documents import Document, Origin, clean_documents
 from data_prep.groups import grouped
 from data_prep.readers import FORMATS, tables
 from data_prep.readers.boundaries import cut_text, next_boundary, text_of_range
-from data_prep.readers.encoding import checked_text, many_controls
+from data_prep.readers.encoding import checked_text, many_controls, utf_16_of
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
 from data_prep.sources import SourceFile
 from electra_tf.data.manifest import DatasetSettings
@@ -221,6 +221,9 @@ def _ranges(file: SourceFile, unit_bytes: int, settings: DatasetSettings) -> Ite
                     yield FileRange(file, num_bytes)
                 return
             file_begin = (archives.unpack(stream) if file.compression else stream).read(archives.BUFFER_BYTES)
+            if utf_16_of(file_begin):
+                yield FileRange(file, num_bytes, end=num_bytes)
+                return
             header = text_format.header_of(file_begin)
             for begin, end in _byte_ranges(file, stream, unit_bytes, header, settings):
                 yield FileRange(file, end - begin, begin, end, header)

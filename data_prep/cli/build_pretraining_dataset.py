@@ -6,10 +6,13 @@
 Formats (--input=FORMAT:GLOB; FORMAT may be omitted if the content shows it):
   text           one sentence or paragraph per line, a blank line ends a document
   sentences      one sentence per line, a document every --lines_per_document lines (BooksCorpus)
+  documents      one document per line
   book           one document per file, hard-wrapped lines are joined
   wikipedia      MediaWiki's XML dump
+  cirrus         Wikimedia's export of CirrusSearch: articles with their templates, in every language
   wikiextractor  WikiExtractor's output, <doc> or JSON, many articles per file
   jsonl          one JSON object per line, the text in --text_field
+  csv, tsv       one document per row, a header, the text in the column --text_field
   openwebtext    one document per file, in archives of archives
   parquet, arrow one document per row, the text in the column --text_field
 Compression (gzip, bzip2, xz, zstd) and tar archives are detected from the content, not from the name.

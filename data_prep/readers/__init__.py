@@ -2,15 +2,19 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
 from data_prep.counts import ReadCounts
 from data_prep.documents import Document, Origin
 from data_prep.readers.boundaries import CountBoundaries, LineBoundaries, TagBoundaries
+from data_prep.readers.cirrus import read_cirrus
+from data_prep.readers.separated import read_separated
 from data_prep.readers.tables import read_rows
 from data_prep.readers.text import (
     is_blank,
     read_book,
+    read_documents,
     read_json_lines,
     read_plain_text,
     read_sentences,
@@ -47,6 +51,7 @@ def _has_text(line: bytes) -> bool:
 FORMATS: dict[str, TextFormat] = {
     "text": TextFormat(read_plain_text, lambda header, settings: LineBoundaries(is_blank)),
     "sentences": TextFormat(read_sentences, lambda header, settings: CountBoundaries(settings.lines_per_document)),
+    "documents": TextFormat(read_documents, lambda header, settings: LineBoundaries(_has_text)),
     "book": TextFormat(read_book),
     "wikiextractor": TextFormat(
         read_wikiextractor,
@@ -54,7 +59,11 @@ FORMATS: dict[str, TextFormat] = {
         layout_of,
     ),
     "wikipedia": TextFormat(read_wikipedia, lambda header, settings: TagBoundaries(PAGE_BEGIN), header_of),
+    # A line with the number of a page is nothing without it, so that any line may begin a range.
+    "cirrus": TextFormat(read_cirrus, lambda header, settings: LineBoundaries(_has_text)),
     "jsonl": TextFormat(read_json_lines, lambda header, settings: LineBoundaries(_has_text)),
+    "csv": TextFormat(partial(read_separated, delimiters=",;")),
+    "tsv": TextFormat(partial(read_separated, delimiters="\t")),
     "openwebtext": TextFormat(read_whole_text),
     "parquet": TextFormat(read_rows),
     "arrow": TextFormat(read_rows),

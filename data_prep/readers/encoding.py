@@ -1,11 +1,11 @@
-"""Tells text in UTF-8 from text in other encodings and from files that are no text."""
+"""Converts UTF-16 that says so, tells UTF-8 from other encodings and from files that are no text."""
 
 import codecs
 import io
 import re
 from collections.abc import Iterator
 
-from data_prep.archives import BUFFER_BYTES, FileFault, begin_of, raise_error_of
+from data_prep.archives import BUFFER_BYTES, FileFault, begin_of, joined, raise_error_of
 
 # Text has hardly any of these. In UTF-16 they are every second byte (NUL of ASCII, 0x04 of Cyrillic, 0x0E of Thai), or,
 # where that is a tab or a line end (Devanagari, Malayalam), at least one in ten.
@@ -55,10 +55,11 @@ def checked_text(stream: io.BufferedReader, offset: int, is_begin: bool = True) 
     """Yields the blocks of a stream, which begins at `offset` of a file, up to its first fault.
 
     Args:
-        is_begin: whether the stream is the beginning of the file, which shows whether it is text.
+        is_begin: whether the stream is the beginning of the file, which shows whether it is text, and UTF-16.
     Raises: FileFault: it is not text, or not UTF-8. Also the error at which the stream has ended, see `joined`.
     """
     if is_begin:
+        stream = in_utf_8(stream)
         check_is_text(begin_of(stream))
     decoder = codecs.getincrementaldecoder("utf-8")()
     while True:
@@ -77,3 +78,29 @@ def checked_text(stream: io.BufferedReader, offset: int, is_begin: bool = True) 
             return
         offset += len(block)
         yield block
+
+
+def utf_16_of(begin: bytes) -> str:
+    """The encoding of a file that begins with a byte order mark of UTF-16: "utf-16-le" or "utf-16-be"; else ""."""
+    marks = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+    return "" if begin.startswith(codecs.BOM_UTF32_LE) else marks.get(begin[:2], "")
+
+
+def in_utf_8(stream: io.BufferedReader) -> io.BufferedReader:
+    """A file from its beginning, in UTF-8 if it is in UTF-16 with a byte order mark."""
+    encoding = utf_16_of(begin_of(stream))
+    return joined(_converted(stream, encoding)) if encoding else stream
+
+
+def _converted(stream: io.BufferedReader, encoding: str) -> Iterator[bytes]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    block = b" "
+    while block:
+        block = stream.read(BUFFER_BYTES)
+        if not block:
+            raise_error_of(stream)
+        try:
+            yield decoder.decode(block, final=not block).encode()
+        except UnicodeDecodeError as error:
+            yield error.object[: error.start].decode(encoding).encode()
+            raise

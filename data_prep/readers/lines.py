@@ -10,11 +10,15 @@ from typing import BinaryIO
 
 from data_prep.archives import error_of
 from data_prep.counts import ReadCounts
-from data_prep.documents import BYTE_ORDER_MARK, Document, Origin
+from data_prep.documents import BYTE_ORDER_MARK, WITHOUT_TEXT, Document, Origin
 
 # A longer document is cut. A worker holds a few documents of this size in memory; no article is that long.
 MAX_DOCUMENT_CHARACTERS = 2**22
 MAX_LINE_BYTES = MAX_DOCUMENT_CHARACTERS
+
+# A line of JSON or a row of CSV is parsed in one piece, which takes a multiple of its size in memory. A longer one is
+# left out.
+MAX_RECORD_BYTES = 2**26
 
 _LINE_WITH_SPACE = re.compile(r"\s*\S(?:[^\n]*\S)?")
 
@@ -143,6 +147,22 @@ def collect_documents(
         if line:
             document.append(line)
             num_characters += len(line)
+
+
+def documents_of_texts(texts: Iterable[str | None | ReadCounts], layout: str) -> Iterator[Document | ReadCounts]:
+    """The documents of texts whose lines are paragraphs. One without text is counted as skipped."""
+
+    def lines() -> Iterator[str | ReadCounts | None]:
+        for text in texts:
+            if isinstance(text, ReadCounts):
+                yield text
+            elif not text or text.isspace():
+                yield ReadCounts.skipped(WITHOUT_TEXT)
+            else:
+                yield from split_lines(text, layout)
+                yield None
+
+    return collect_documents(lines(), has_paragraphs=layout != "keep")
 
 
 def split_lines(text: str, layout: str) -> Iterable[str]:

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from data_prep.archives import FileFault
 from data_prep.counts import ReadCounts
-from data_prep.documents import WITHOUT_TEXT, Document, Origin
-from data_prep.readers.lines import collect_documents, split_lines
+from data_prep.documents import Document, Origin
+from data_prep.readers.lines import collect_documents, documents_of_texts, split_lines
 from electra_tf.data.manifest import DatasetSettings
 
 _PARQUET_MAGIC = b"PAR1"
@@ -48,19 +48,18 @@ def read_rows(
 
     Raises: FileFault: the file is not a table, or has no column of strings with the name `settings.text_field`.
     """
-    layout = "join" if rows_are_sentences else settings.layout
     texts = _texts(_open(stream), origin, end, settings.text_field)
+    if not rows_are_sentences:
+        return documents_of_texts(texts, settings.layout)
 
-    def lines() -> Iterator[str | ReadCounts | None]:
+    def lines() -> Iterator[str | None]:
         for i, text in enumerate(texts):
-            if not rows_are_sentences and (not text or text.isspace()):
-                yield ReadCounts.skipped(WITHOUT_TEXT)
-            yield from split_lines(text or "", layout)
-            if not rows_are_sentences or (i + 1) % settings.lines_per_document == 0:
+            yield from split_lines(text or "", "join")
+            if (i + 1) % settings.lines_per_document == 0:
                 yield None
         yield None
 
-    return collect_documents(lines(), has_paragraphs=not rows_are_sentences and layout != "keep")
+    return collect_documents(lines(), has_paragraphs=False)
 
 
 def row_ranges(stream: BinaryIO, unit_bytes: int, rows_per_document: int) -> list[tuple[int, int]]:

@@ -1,20 +1,25 @@
-"""Text in five layouts: documents between blank lines, a sentence a line, a document a file, books, JSON lines.
+"""Text in six layouts: documents between blank lines, a sentence or a document a line or a file, books, JSON lines.
 
 Digital books are either wrapped at 50 to 100 columns or have one paragraph per line, both with or without blank lines
 between paragraphs. A blank line always ends a paragraph. In a wrapped book without blank lines, a paragraph also ends
 at a very short line, and at a line that ends a sentence although the next word would have fitted.
 """
 
-import functools
 import json
 import re
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from data_prep.counts import ReadCounts
-from data_prep.documents import WITHOUT_TEXT, Document, Origin, RecordFault, read_or_skip
-from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS, LineReader, collect_documents, split_lines
+from data_prep.documents import Document, Origin, RecordFault, read_or_skip
+from data_prep.readers.lines import (
+    MAX_DOCUMENT_CHARACTERS,
+    MAX_RECORD_BYTES,
+    LineReader,
+    collect_documents,
+    documents_of_texts,
+)
 from electra_tf.data.manifest import DatasetSettings
 
 # 0.90 quantile / 0.75 quantile of the line length. In 97 English novels (1839 to 1929) it is 1.01 to 1.09 where lines
@@ -24,9 +29,6 @@ _MAX_WRAPPED_LENGTH_RATIO = 1.3
 _MIN_SEPARATING_BLANKS = 0.03
 # A line shorter than this fraction of the usual width always ends a paragraph: a heading, a verse.
 _SHORT_LINE_FRACTION = 0.5
-
-# A line of JSON is parsed in one piece, which takes a multiple of its size in memory. A longer one is left out.
-MAX_JSON_LINE_BYTES = 2**26
 
 _SENTENCE_END = re.compile(r"""[.!?:;][)\]"'”’_*]*$""")
 _HYPHENATED_END = re.compile(r"\w-$")
@@ -52,7 +54,17 @@ def read_sentences(stream: BinaryIO, origin: Origin, settings: DatasetSettings) 
 
     The stream begins at a multiple of that number of lines.
     """
+    return _documents_of_lines(stream, origin, settings.lines_per_document, has_paragraphs=False)
 
+
+def read_documents(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
+    """Documents of one line each; blank lines are left out."""
+    return _documents_of_lines(stream, origin, 1, has_paragraphs=settings.layout != "keep")
+
+
+def _documents_of_lines(
+    stream: BinaryIO, origin: Origin, lines_per_document: int, has_paragraphs: bool
+) -> Iterator[Document | ReadCounts]:
     def lines() -> Iterator[str | None]:
         num_lines = 0
         reader = LineReader(stream, origin)
@@ -61,12 +73,12 @@ def read_sentences(stream: BinaryIO, origin: Origin, settings: DatasetSettings) 
             for line in whole_lines:
                 yield line.strip()
                 num_lines += 1
-                if num_lines % settings.lines_per_document == 0:
+                if num_lines % lines_per_document == 0:
                     yield None
             yield unfinished.strip()
         yield None
 
-    return collect_documents(lines(), has_paragraphs=False)
+    return collect_documents(lines(), has_paragraphs)
 
 
 def read_whole_text(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
@@ -123,42 +135,40 @@ def read_json_lines(
     stream: BinaryIO,
     origin: Origin,
     settings: DatasetSettings,
-    convert: Callable[[str], str] = str,
+    text_of: Callable[[bytes], str | ReadCounts] | None = None,
 ) -> Iterator[Document | ReadCounts]:
     """Documents of JSON lines: the lines of the field `settings.text_field` are paragraphs.
 
     A line with null or white space in this field is counted as skipped, and so is one that is no JSON object with a
-    string or null in it. `convert` is applied to each document's text.
+    string or null in it.
+
+    Args:
+        text_of: returns the text of a line, or the counts of a line that is left out, if it is not the field's.
     """
+    read = text_of or (lambda line: text_in(parsed_json(line), settings.text_field, line))
 
-    def lines() -> Iterator[str | ReadCounts | None]:
-        read = functools.partial(_text, text_field=settings.text_field)
-        for offset, raw_line in LineReader(stream, origin, MAX_JSON_LINE_BYTES).raw_lines():
-            if not raw_line or raw_line.isspace():
+    def texts() -> Iterator[str | ReadCounts]:
+        for offset, line in LineReader(stream, origin, MAX_RECORD_BYTES).raw_lines():
+            if not line or line.isspace():
                 continue
-            text = read_or_skip(read, raw_line, Origin(origin.path, offset))
-            if isinstance(text, ReadCounts):
-                yield text
-            elif not text:
-                yield ReadCounts.skipped(WITHOUT_TEXT)
-            else:
-                yield from split_lines(convert(text), settings.layout)
-                yield None
+            text = read_or_skip(read, line, Origin(origin.path, offset))
+            # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
+            yield text if isinstance(text, ReadCounts) else text.encode("utf-8", "ignore").decode("utf-8")
 
-    return collect_documents(lines(), has_paragraphs=settings.layout != "keep")
+    return documents_of_texts(texts(), settings.layout)
 
 
-def _text(raw_line: bytes, text_field: str) -> str:
-    """The text in a line of JSON; "" if it has none."""
-    line = raw_line.decode()
+def parsed_json(line: bytes) -> Any:
+    """What a line of JSON holds. Raises: RecordFault: it is not JSON."""
     try:
-        fields = json.loads(line)
+        return json.loads(line.decode())
     except json.JSONDecodeError as error:
         raise RecordFault("lines that are not JSON", str(error)) from None
+
+
+def text_in(fields: Any, text_field: str, line: bytes) -> str:
+    """The text in the fields of a line of JSON, "" for null. Raises: RecordFault: they have no string of this name."""
     text = fields.get(text_field, ...) if isinstance(fields, dict) else ...
     if text is not None and not isinstance(text, str):
-        raise RecordFault(f"lines without a string in text_field={text_field}", line.strip()[:100])
-    if not text or text.isspace():
-        return ""
-    # An escape such as "\ud800" gives half of a surrogate pair, which UTF-8 cannot represent.
-    return text.encode("utf-8", "ignore").decode("utf-8")
+        raise RecordFault(f"lines without a string in text_field={text_field}", line.decode().strip()[:100])
+    return text or ""

@@ -9,7 +9,7 @@ from data_prep.archives import FileFault, begin_of, buffered, error_of
 from data_prep.counts import ReadCounts
 from data_prep.documents import BYTE_ORDER_MARK, Document, Origin
 from data_prep.readers.lines import LineReader, collect_documents
-from data_prep.readers.text import read_json_lines
+from data_prep.readers.text import parsed_json, read_json_lines, text_in
 from electra_tf.data.manifest import DatasetSettings
 
 # How files begin: `--json` writes an article a line.
@@ -22,8 +22,10 @@ def read_wikiextractor(stream: BinaryIO, origin: Origin, settings: DatasetSettin
     """The articles of a WikiExtractor file; the first line of each is its title. Raises: see `layout_of`."""
     stream = buffered(stream)
     if (origin.header or layout_of(begin_of(stream))) == JSON_LAYOUT:
-        settings = settings.model_copy(update={"text_field": "text", "layout": "join"})
-        return read_json_lines(stream, origin, settings, convert=_unescaped)
+        settings = settings.model_copy(update={"layout": "join"})
+        return read_json_lines(
+            stream, origin, settings, lambda line: _unescaped(text_in(parsed_json(line), "text", line))
+        )
     return collect_documents(_lines_of_articles(stream, origin), has_paragraphs=True)
 
 

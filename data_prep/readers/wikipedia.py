@@ -18,6 +18,10 @@ from data_prep.wikitext.names import Wiki, header_of, normalized, wiki_of
 from data_prep.wikitext.prose import plain_text
 from electra_tf.data.manifest import DatasetSettings
 
+# Why a page was skipped: keys of `ReadCounts.num_documents_skipped`.
+OTHER_NAMESPACE, REDIRECT, DISAMBIGUATION = "pages outside the article namespace", "redirects", "disambiguation pages"
+NOT_WIKITEXT, PAGE_WITHOUT_TEXT = "pages that are not wikitext", "pages without text"
+
 # `#REDIRECT [[X]]`, and the word in other languages. An article may begin with a numbered list: `# [[X]]`, `#1 [[X]]`.
 _REDIRECT = re.compile(r"\s*([#＃][^\s\[\]{}|<>#:]{2,30})\s{0,9}:?\s{0,9}\[\[[^\[\]\n]+\]\]")
 _TEMPLATE_NAME = re.compile(r"\{\{([^|{}<>\n]{1,80})[|}\n]")
@@ -71,7 +75,7 @@ def read_wikipedia(stream: BinaryIO, origin: Origin, settings: DatasetSettings) 
         if paragraphs:
             yield Document([title, *paragraphs] if title else paragraphs, has_paragraphs=True)
         else:
-            yield ReadCounts.skipped("pages without text")
+            yield ReadCounts.skipped(PAGE_WITHOUT_TEXT)
 
 
 def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: DatasetSettings, wiki: Wiki) -> str:
@@ -79,21 +83,25 @@ def _reason_to_skip(page: ElementTree.Element, title: str, text: str, settings: 
     namespace = page.findtext("ns", "").strip()
     prefix, colon, _ = title.partition(":")
     if namespace != "0" if namespace else colon and normalized(prefix) in wiki.other_namespaces:
-        return "pages outside the article namespace"
+        return OTHER_NAMESPACE
     redirect = None if wiki.marks_redirects else _REDIRECT.match(text)
     if page.find("redirect") is not None or redirect and normalized(redirect.group(1)) in wiki.redirect:
-        return "redirects"
+        return REDIRECT
     if (page.findtext("revision[last()]/model") or "wikitext").strip() != "wikitext":
-        return "pages that are not wikitext"
-    if not settings.keep_disambiguation_pages:
-        templates = (normalized(match.group(1)) for match in _TEMPLATE_NAME.finditer(text))
-        if (
-            title.endswith(_DISAMBIGUATION_TITLE)
-            or _DISAMBIGUATION_WORD in text
-            or any(name in wiki.disambiguation or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in templates)
-        ):
-            return "disambiguation pages"
+        return NOT_WIKITEXT
+    if not settings.keep_disambiguation_pages and is_disambiguation(title, text, wiki):
+        return DISAMBIGUATION
     return ""
+
+
+def is_disambiguation(title: str, text: str, wiki: Wiki) -> bool:
+    """Whether a page of this wikitext lists articles of a name."""
+    templates = (normalized(match.group(1)) for match in _TEMPLATE_NAME.finditer(text))
+    return (
+        title.endswith(_DISAMBIGUATION_TITLE)
+        or _DISAMBIGUATION_WORD in text
+        or any(name in wiki.disambiguation or _DISAMBIGUATION_TEMPLATE.fullmatch(name) for name in templates)
+    )
 
 
 def _parts_between_pages(stream: BinaryIO, offset: int) -> Iterator[tuple[int, bytes]]:

@@ -118,8 +118,8 @@ class DatasetSettings(_Model):
     )
     layout: Literal["join", "keep"] = Field(
         "join",
-        description="white space in text, jsonl, parquet and arrow: join: lines are stripped, and joined by spaces;"
-        " keep: indentation, tabs and line ends stay",
+        description="white space in text, documents, jsonl, csv, tsv, parquet and arrow: join: lines are stripped, and"
+        " joined by spaces; keep: indentation, tabs and line ends stay",
     )
     language: str = Field(
         "en",
@@ -139,9 +139,11 @@ class DatasetSettings(_Model):
         description="keep only one of several documents whose sets of five-token sequences have at least this Jaccard"
         " similarity, 0.5 to 1, by rensa's MinHash; 0 keeps all",
     )
-    text_field: str = Field("text", description="field or column that holds the text, for jsonl, parquet and arrow")
+    text_field: str = Field(
+        "text", description="field or column that holds the text, for jsonl, csv, tsv, parquet and arrow"
+    )
     lines_per_document: int = Field(1000, ge=1, description="number of lines in a document of the format sentences")
-    keep_disambiguation_pages: bool = Field(False, description="keep the disambiguation pages of a Wikipedia dump")
+    keep_disambiguation_pages: bool = Field(False, description="keep the disambiguation pages of a Wikipedia")
     # The content of the file that the flag names: it shapes the data set, its place does not.
     wikipedia_names: str = Field(
         "",

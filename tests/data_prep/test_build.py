@@ -62,7 +62,8 @@ def test_the_manifest_names_inputs_without_their_directory_and_matches_its_vocab
     manifest = Manifest.load(data_dir)
     names = [f"{file.format} {file.name}" for file in manifest.inputs]
     assert names[:5] == ["wikipedia a.xml", "jsonl b.jsonl", "text c.txt", "text e.txt", "text f.txt"]
-    assert names[5:] == ["wikiextractor d.wiki", "book g.book", "parquet h.parquet", "arrow i.arrow"]
+    assert names[5:9] == ["wikiextractor d.wiki", "book g.book", "parquet h.parquet", "arrow i.arrow"]
+    assert names[9:] == ["documents m.documents", "cirrus j.cirrus", "csv k.csv", "tsv l.tsv"]
     assert str(source) not in (data_dir / MANIFEST_FILE).read_text()
     check_matches(manifest, vocabulary=Vocabulary.load(data_dir / "vocab.txt"), max_seq_length=16)
 

@@ -10,6 +10,7 @@ from electra_tf.config.errors import UserError
 from tests.data_prep.texts import tar
 
 WIKIPEDIA = b'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">\n'
+CIRRUS = b'{"index":{"_type":"_doc","_id":"7"}}\n{"text": "a"}\n'
 WIKIEXTRACTOR = b'<doc id="12" url="u" title="t">\nt\n</doc>\n'
 
 
@@ -37,6 +38,7 @@ def test_a_path_may_have_a_colon(tmp_path):
         ({"a": b"Once upon a time"}, "{}/a", "/a cannot be detected.*input=text:GLOB"),
         ({"a": WIKIPEDIA, "b": WIKIEXTRACTOR}, "{}/*", "/a is wikipedia, .*/b is wikiextractor"),
         ({"a": WIKIEXTRACTOR, "b": WIKIEXTRACTOR}, "text:{}/*", "files in the format wikiextractor; give that format"),
+        ({"a": CIRRUS}, "jsonl:{}/*", "files in the format cirrus; give that format"),
     ],
 )
 def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs, message):
@@ -55,6 +57,8 @@ def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs
         (b'\n{"title": "t", "text": "x"}\n{"', "jsonl"),
         (b'{"text": "' + b"x" * 20_000 + b'"}', "jsonl"),
         (b'{}\n{"text": "x"}', "jsonl"),
+        (CIRRUS, "cirrus"),
+        ('<mediawiki version="0.11">'.encode("utf-16"), "wikipedia"),
         (b'{"Hello": he said.\n', "text"),
         (tar({"openwebtext/urlsf_subset00-1_data.xz": lzma.compress(tar({"1.txt": b"Some text"}))}), "openwebtext"),
     ],

@@ -16,7 +16,10 @@ from tests.data_prep.reading import documents_of, plan, read_files, read_units
 from tests.data_prep.texts import NUM_COPIES, PACKERS, content_of, packings, tar
 
 WHOLE = 2**20  # bytes of a unit
-CUTTABLE = ["text", "sentences", "wikiextractor", "wikipedia", "jsonl", "wikiextractor of jsonl"]
+CUTTABLE = [
+    *("text", "sentences", "documents", "wikiextractor", "wikipedia", "cirrus", "jsonl"),
+    "wikiextractor of jsonl",
+]
 
 
 def num_bytes_of(units: list[Unit]) -> int:

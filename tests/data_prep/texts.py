@@ -33,20 +33,32 @@ FAULTY = frozenset({3, 17, 29, 31})  # a page, a line, a file and an article can
 
 def inputs_of(source: os.PathLike | str) -> list[str]:
     formats = {"wikipedia": "xml", "text": "txt", "wikiextractor": "wiki"}
-    names = ("wikipedia", "jsonl", "text", "wikiextractor", "book", "parquet", "arrow")
+    names = (
+        "wikipedia",
+        "jsonl",
+        "text",
+        "wikiextractor",
+        "book",
+        "parquet",
+        "arrow",
+        "documents",
+        "cirrus",
+        "csv",
+        "tsv",
+    )
     return [f"{name}:{source}/*.{formats.get(name, name)}" for name in names]
 
 
 def write_source(directory: Path, faulty: frozenset[int] = FAULTY, lacking: frozenset[int] = frozenset()) -> Path:
-    """Writes `DOCUMENTS`, of which some are broken and some left out, in seven formats.
+    """Writes `DOCUMENTS`, of which some are broken and some left out, in eleven formats.
 
     Of five, there are copies in compressed files: two in the same format, three with lines that are not split.
     """
     directory.mkdir(exist_ok=True)
     kept = [number for number in range(40) if number not in lacking]
     page = "<page><title>w{}</title><ns>0</ns><revision><text>{}</text></revision></page>"
-    pages = [page.format(i, DOCUMENTS[i] + " & " * (i in faulty)) for i in kept if i < 10]
-    lines = [json.dumps({"body" if i in faulty else "text": DOCUMENTS[i]}) for i in kept if 11 <= i < 18]
+    pages = [page.format(i, DOCUMENTS[i] + " & " * (i in faulty)) for i in kept if i < 9]
+    lines = [json.dumps({"body" if i in faulty else "text": DOCUMENTS[i]}) for i in kept if i in (11, 12, 13, 17)]
     text = [b"\xe9" * (i in faulty) + DOCUMENTS[i].encode() for i in kept if 20 <= i < 30]
     articles = [f'<doc id="{i}">\n{DOCUMENTS[i]}\n{"</doc>" * (i not in faulty)}\n' for i in kept if i >= 30]
     contents = {
@@ -59,6 +71,10 @@ def write_source(directory: Path, faulty: frozenset[int] = FAULTY, lacking: froz
         "g.book": f"{DOCUMENTS[10]}\n\nunknown".replace("\n", "\n\n").encode(),
         "h.parquet": content_of("parquet", [[DOCUMENTS[18]]]),
         "i.arrow": content_of("arrow", [[DOCUMENTS[19]]]),
+        "j.cirrus": content_of("cirrus", [["w9", DOCUMENTS[9]]]),
+        "k.csv": content_of("csv", [[DOCUMENTS[15]]]),
+        "l.tsv": content_of("tsv", [[DOCUMENTS[16]]]).decode().encode("utf-16"),
+        "m.documents": DOCUMENTS[14].replace("\n", " ").encode(),
     }
     for name, content in contents.items():
         (directory / name).write_bytes(content)
@@ -105,6 +121,8 @@ def content_of(format_name: str, documents: list[list[str]] | None = None) -> by
     numbers = itertools.count()
     documents = documents or [[f"{format_name} {next(numbers)} é" for _ in range(1 + i % 4)] for i in range(9)]
     texts = ["\n".join(lines) for lines in documents]
+    # Values that are not in quotes, and are.
+    rows = [text if "\n" not in text else f'"{text}"' for text in texts]
     if format_name in ("parquet", "arrow"):
         return table_of(format_name, pa.table({"text": texts}))
     contents = {
@@ -112,8 +130,16 @@ def content_of(format_name: str, documents: list[list[str]] | None = None) -> by
         "wikiextractor": "".join(f'<doc id="1">\n{text}\n</doc>\n' for text in texts),
         "wikipedia": f"<mediawiki>\n{''.join(map(_wikipedia_page, documents))}</mediawiki>\n",
         "jsonl": "".join(json.dumps({"text": text}) + "\n" for text in texts),
+        "cirrus": "".join(map(_cirrus_page, documents)),
+        "csv": "text,id\n" + "".join(f"{row},{i}\n" for i, row in enumerate(rows)),
+        "tsv": "id\ttext\n" + "".join(f"{i}\t{row}\n" for i, row in enumerate(rows)),
     }
     return contents.get(format_name, "".join(f"{text}\n" for text in texts)).encode()
+
+
+def _cirrus_page(lines: list[str]) -> str:
+    page = {"namespace": 0, "title": lines[0], "text": "\n".join(lines[1:] or ["Text."])}
+    return f'{{"index":{{"_id":"7"}}}}\n{json.dumps(page)}\n'
 
 
 def _wikipedia_page(lines: list[str]) -> str:

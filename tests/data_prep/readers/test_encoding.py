@@ -8,6 +8,7 @@ from data_prep.counts import ReadCounts
 from data_prep.readers import encoding
 from data_prep.readers.encoding import check_is_text, checked_text
 from tests.data_prep.reading import read_files
+from tests.data_prep.texts import PACKERS, content_of
 
 ENGLISH = "The café was “closed” – a pity. " * 9
 RUSSIAN = "Москва — столица России, «город» на реке. " * 9
@@ -86,6 +87,23 @@ def test_utf_16_without_a_mark_is_left_out_also_behind_text(tmp_path, language):
         assert num_documents == 0 and counts.faulty_files
     num_documents, counts = read(tmp_path, b"A line of text.\n\n" * 999 + (UTF_16[language] * 9).encode("utf-16-be"))
     assert num_documents == 999 and counts.num_documents_skipped["documents of control characters"] == 1
+
+
+@pytest.mark.parametrize("unit_bytes", [1, 10**6])
+@pytest.mark.parametrize("packing", PACKERS)
+@pytest.mark.parametrize("encoding_name", ["utf-16-le", "utf-16-be"])
+def test_utf_16_with_a_mark_is_read(tmp_path, monkeypatch, encoding_name, packing, unit_bytes):
+    monkeypatch.setattr(encoding, "BUFFER_BYTES", 7)  # within a character
+    (tmp_path / "utf-8").write_bytes(content_of("wikipedia"))
+    documents = read_files(f"{tmp_path}/utf-8")
+    assert len(documents) == 9
+    header = '\ufeff<?xml version="1.0" encoding="UTF-16"?>\n'
+    content = (header + content_of("wikipedia").decode() + "\U0001f600").encode(encoding_name)
+    (tmp_path / "a").write_bytes(PACKERS[packing](content))
+    assert read_files(f"{tmp_path}/a", unit_bytes) == documents
+    (tmp_path / "a").write_bytes(PACKERS[packing](content[:-2]))  # half a character
+    assert read_files(f"wikipedia:{tmp_path}/a", unit_bytes, counts := ReadCounts()) == documents
+    assert counts.faulty_files[f"{tmp_path}/a"][1] == "damaged files"
 
 
 @pytest.mark.parametrize("begin", [512 * b"\0", 9000 * b"\0", b"A line.\n\n" + 4000 * b"\0" + b"\n\n"])

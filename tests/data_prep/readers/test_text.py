@@ -1,9 +1,16 @@
+import io
+
 import pytest
 
 from data_prep.counts import ReadCounts
-from data_prep.readers import text
+from data_prep.documents import Origin
+from data_prep.readers import FORMATS, text
 from data_prep.readers.lines import MAX_DOCUMENT_CHARACTERS
-from tests.data_prep.reading import read
+from electra_tf.data.manifest import DatasetSettings
+from tests.data_prep.reading import documents_of, read
+from tests.data_prep.texts import content_of
+
+TABLES = {"parquet", "arrow"}
 
 
 @pytest.mark.parametrize(
@@ -14,13 +21,14 @@ from tests.data_prep.reading import read
         ("sentences", "1\n2\n3\n4\n5\n6\n7\n", [["1", "2", "3"], ["4", "5", "6"], ["7"]]),
         ("sentences", "1\n\n3\n\n\n\n7\n\n9", [["1", "3"], ["7", "9"]]),  # blank lines count
         ("openwebtext", "Title\n\nOne. Two.\n\n\nThree.\n", [["Title", "One. Two.", "Three."]]),
+        ("documents", "\ufeffone. two.\r\n\n three", [["one. two."], ["three"]]),
         # A line is a document whose lines are paragraphs.
         ("jsonl", '{"id": 1, "text": "a\\n\\n b\\r\\nc"}\n\n{"text": "d"}', [["a", "b", "c"], ["d"]]),
         ("jsonl", '{"text": " \\n"}\n{"text": ""}\n', []),
         # Half a surrogate pair is dropped; a whole pair is a character.
         ("jsonl", r'{"text": "a\ud800b \ud83d\ude00\n\udc00"}', [["ab \U0001f600"]]),
-        *((name, " \n\n", []) for name in ("text", "sentences", "book", "openwebtext", "wikiextractor", "jsonl")),
-        *((name, "", []) for name in ("text", "sentences", "book", "openwebtext", "wikiextractor", "jsonl")),
+        *((name, " \n\n", []) for name in sorted(FORMATS.keys() - {*TABLES, "csv", "tsv"})),
+        *((name, "", []) for name in sorted(FORMATS.keys() - TABLES)),
     ],
 )
 def test_each_format_ends_documents_at_its_boundaries(format_name, content, documents):
@@ -67,6 +75,20 @@ def test_a_very_long_book_becomes_several_documents():
     assert counts.num_documents_cut == 2
 
 
+def test_the_parts_of_a_very_long_line_are_a_document_that_is_cut():
+    counts = ReadCounts()
+    documents = read("documents", f"{'x' * 4_194_303} yy\nz\n", counts)
+    assert [len(line) for (line,) in documents] == [4_194_303, 2, 1] and counts.num_documents_cut == 1
+
+
+@pytest.mark.parametrize("layout", ["join", "keep"])
+@pytest.mark.parametrize("format_name", ["documents", "jsonl", "csv"])
+def test_lines_are_paragraphs_unless_the_layout_is_kept(format_name, layout):
+    stream, settings = io.BytesIO(content_of(format_name)), DatasetSettings(layout=layout)
+    documents = documents_of(FORMATS[format_name].documents(stream, Origin("a", 0), settings))
+    assert {document.has_paragraphs for document in documents} == {layout == "join"}
+
+
 @pytest.mark.parametrize(
     ("line", "reason", "description"),
     [
@@ -89,7 +111,7 @@ def test_a_wrong_line_is_left_out_and_named_with_its_offset(line, reason, descri
 
 
 def test_a_line_longer_than_the_limit_is_left_out(monkeypatch):
-    monkeypatch.setattr(text, "MAX_JSON_LINE_BYTES", 40)
+    monkeypatch.setattr(text, "MAX_RECORD_BYTES", 40)
     assert read("jsonl", f'{{"text": "{"x" * 28}"}}\n') == [["x" * 28]]
     counts = ReadCounts()
     assert read("jsonl", f'{{"text": "a"}}\n{{"text": "{"x" * 50}"}}\n', counts) == [["a"]]

@@ -1,0 +1,69 @@
+import csv
+
+import pytest
+
+from data_prep.archives import FileFault
+from data_prep.counts import ReadCounts
+from data_prep.readers import separated
+from tests.data_prep.reading import read
+
+
+@pytest.mark.parametrize(
+    ("format_name", "content", "documents"),
+    [
+        ("csv", "id,text\n1,one\n2,two\n", [["one"], ["two"]]),
+        ("csv", '\ufeffid, text \r\n1,"a, ""b""\r\n\r\nc"\r\n\r\n2,d\r\n', [['a, "b"', "c"], ["d"]]),
+        ("csv", '"text";n\n"a, b; c";1\n', [["a, b; c"]]),
+        ("csv", 'text\n"a"\nb "c" d', [["a"], ['b "c" d']]),
+        ("tsv", 'text\tn\na, b\t1\n"c\nd"\t2\n', [["a, b"], ["c", "d"]]),
+    ],
+)
+def test_a_row_is_a_document_whose_lines_are_paragraphs(format_name, content, documents):
+    assert read(format_name, content, counts := ReadCounts()) == documents
+    assert counts == ReadCounts()
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "description"),
+    [
+        ('2,"b" c', "rows that are not CSV", "',' expected after '\"'"),
+        ("2,b,c", "rows with another number of columns", "3 instead of 2"),
+        ("2", "rows with another number of columns", "1 instead of 2"),
+    ],
+)
+def test_a_wrong_row_is_left_out_and_named_with_its_offset(row, reason, description):
+    counts = ReadCounts()
+    assert read("csv", f'id,text\n1,"a\n"\n{row}\n3,d\n4,\n', counts, offset=1000) == [["a"], ["d"]]
+    assert counts.num_documents_skipped == {reason: 1, "rows without text": 1}
+    assert counts.faulty_records == {reason: [["file.txt", 1015, description]]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "description"),
+    [
+        ("3,c\n4,d\n", "unexpected end of data"),
+        ('3,"c"\n4,d\n', "',' expected after '\"'"),
+        ("3,c\n4,d\n" + 9 * "5,\n", "field larger than field limit (20)"),
+    ],
+)
+def test_a_quote_without_an_end_costs_its_line(monkeypatch, rows, description):
+    limit = csv.field_size_limit(20)
+    monkeypatch.setattr(separated, "MAX_VALUE_CHARACTERS", 20)
+    try:
+        assert read("csv", f'id,text\n1,a\n2,"b\n{rows}', counts := ReadCounts()) == [["a"], ["c"], ["d"]]
+        assert counts.faulty_records == {"rows that are not CSV": [["file.txt", 12, description]]}
+    finally:
+        csv.field_size_limit(limit)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("id,body\n1,a\n", "'text'.*there are 'id', 'body'"),
+        ("text,text\na,b\n", "or several"),
+        ("\ntext\n", "no column"),
+    ],
+)
+def test_a_file_without_the_column_is_left_out(content, named):
+    with pytest.raises(FileFault, match=named):
+        read("csv", content)
