@@ -22,7 +22,8 @@ def read_separated(
 ) -> Iterator[Document | ReadCounts]:
     """The documents of the column `settings.text_field`, whose lines are paragraphs.
 
-    A row without text is counted as skipped, and so is one that is not CSV or has another number of columns.
+    A row without text is counted as skipped, and so is one that has another number of columns than the header, also if
+    its quotes are ordinary characters.
 
     Args:
         delimiters: characters of which the first is taken that gives the header this column.
@@ -58,17 +59,20 @@ def _texts(stream: BinaryIO, origin: Origin, text_field: str, delimiters: str) -
     while True:
         of_row.clear()
         try:
-            row = next(rows, None)
+            row, problem = next(rows, None), ""
         except csv.Error as error:
-            (begin, _), *rest = of_row
-            yield ReadCounts.of_fault("rows that are not CSV", origin.path, begin, str(error))
-            again.extend(reversed(rest))  # a quote without an end has taken in the rows in them
-            rows = csv.reader(lines(), delimiter=delimiter, strict=True)
-            continue
+            row, problem = [], str(error)
         if row is None:
             return
         if len(row) == num_columns:
             yield row[column]
-        elif row:
-            problem = f"{len(row)} instead of {num_columns}"
-            yield ReadCounts.of_fault("rows with another number of columns", origin.path, of_row[0][0], problem)
+            continue
+        (begin, line), *rest = of_row
+        values = line.decode().split(delimiter)  # quotes may be ordinary characters, as in GLUE's files
+        if len(values) == num_columns:
+            yield values[column]
+        elif line.strip():
+            problem = problem or f"{len(row)} columns instead of {num_columns}"
+            yield ReadCounts.of_fault("rows that are not CSV", origin.path, begin, problem)
+        again.extend(reversed(rest))  # a quote without an end has taken in the rows in them
+        rows = csv.reader(lines(), delimiter=delimiter, strict=True)
