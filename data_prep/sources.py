@@ -30,6 +30,7 @@ _BEGINS = {  # of files, by format
     "cirrus": re.compile(rb'\{\s*"index"\s*:\s*\{\s*"_'),
     "jsonl": re.compile(rb'\{\s*(?:"[^"]*"\s*:\s*(?:["{\[\d-]|true|false|null)|\})'),
 }
+_SEPARATED_NAME = re.compile(r"\.([ct]sv)(\.\w+)?$", re.IGNORECASE)
 _OPENWEBTEXT_MEMBER = re.compile(r"(?:^|/)urlsf_subset")
 
 _NUM_THREADS = 16  # open files: for remote files, most of the time is waiting
@@ -112,7 +113,7 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
         listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]
         raise UserError(
             f"input={text}: the format of {', '.join(sorted(listed))}; give each one, e.g. input=text:GLOB (text,"
-            " sentences, documents, book, csv, tsv or openwebtext: see --help)"
+            " sentences, documents, book or openwebtext: see --help)"
         )
     format_name = given_format or next(iter(examples), "text")
     root = os.path.dirname(pattern)
@@ -159,6 +160,8 @@ def _inspect(path: str, format_name: str) -> _Content:
         return _Content(fault=fault)
     text = begin.removeprefix(BYTE_ORDER_MARK).lstrip()
     detected = next((name for name, pattern in _BEGINS.items() if pattern.match(text)), table)
+    if not detected and (name := _SEPARATED_NAME.search(leaf_path)):
+        detected = name[1].lower()
     if _OPENWEBTEXT_MEMBER.search(leaf_path.removeprefix(path)):
         detected = "openwebtext"
     return _Content(compression, is_archive, table, detected=detected if begin else None)

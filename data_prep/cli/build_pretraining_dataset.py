@@ -3,7 +3,7 @@
     electra-tf build-data --input='wikipedia:dumps/*.bz2' --input='book:novels/*.txt' \\
         --vocab_file=vocab.txt --output_dir=data --num_processes=8
 
-Formats (--input=FORMAT:GLOB; FORMAT may be omitted if the content shows it):
+Formats (--input=FORMAT:GLOB; FORMAT may be omitted if the content or .csv, .tsv shows it):
   text           one sentence or paragraph per line, a blank line ends a document
   sentences      one sentence per line, a document every --lines_per_document lines (BooksCorpus)
   documents      one document per line

@@ -70,6 +70,13 @@ def test_a_format_is_detected_from_the_content(tmp_path, content, format_name, c
     assert file.format == format_name
 
 
+@pytest.mark.parametrize(("name", "format_name"), [("a.csv", "csv"), ("b.TSV.gz", "tsv"), ("c.csv.txt.bak", "text")])
+def test_separated_values_are_detected_by_the_name(tmp_path, name, format_name):
+    (tmp_path / name).write_text("text,id\n")
+    (file,) = find_files([f"{tmp_path}/{name}"], undetected_format="text")
+    assert file.format == format_name
+
+
 def test_content_of_another_format_is_a_fault_that_names_the_file(tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(b"a\0b\0c\0d"))
     (file,) = find_files([f"text:{tmp_path}/a"])

@@ -95,7 +95,7 @@ def test_utf_16_without_a_mark_is_left_out_also_behind_text(tmp_path, language):
 def test_utf_16_with_a_mark_is_read(tmp_path, monkeypatch, encoding_name, packing, unit_bytes):
     monkeypatch.setattr(encoding, "BUFFER_BYTES", 7)  # within a character
     (tmp_path / "utf-8").write_bytes(content_of("wikipedia"))
-    documents = read_files(f"{tmp_path}/utf-8")
+    documents = read_files(f"{tmp_path}/utf-8", 10**6)
     assert len(documents) == 9
     header = '\ufeff<?xml version="1.0" encoding="UTF-16"?>\n'
     content = (header + content_of("wikipedia").decode() + "\U0001f600").encode(encoding_name)
