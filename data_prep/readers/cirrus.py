@@ -1,10 +1,12 @@
 """Wikimedia's exports of its search index, CirrusSearch: the text of articles as MediaWiki expands their templates.
 
 Before each page, a line of JSON, stands one with its number: `{"index": {"_id": "7"}}`. The text of an article is one
-paragraph: without headings, tables, captions and marks of references, but with the references. Source: MediaWiki,
-includes/content/WikiTextStructure.php. Exports since 2026 (`index_name=svwiki_content`) also list redirects as pages.
+paragraph: without headings, tables, captions and marks of references, but with the references. The TeX of a formula,
+after its characters, is dropped. Exports since 2026 (`index_name=svwiki_content`) also list redirects as pages.
+Source: MediaWiki, includes/content/WikiTextStructure.php.
 """
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, BinaryIO
@@ -15,6 +17,11 @@ from data_prep.readers import wikipedia
 from data_prep.readers.text import parsed_json, read_json_lines, text_in
 from data_prep.wikitext.names import wiki_of
 from electra_tf.data.manifest import DatasetSettings
+
+_IN_BRACES = r"(?:\\.|[^\\{}])*+"
+for _ in range(9):  # levels of braces in braces
+    _IN_BRACES = rf"(?:\\.|[^\\{{}}]|\{{{_IN_BRACES}\}})*+"
+_TEX = re.compile(rf"\s*\{{\\(?:display|text)style\b{_IN_BRACES}\}}")
 
 
 def read_cirrus(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:
@@ -33,6 +40,8 @@ def _article(line: bytes, settings: DatasetSettings) -> str | ReadCounts:
     text = text_in(page, "text", line)
     if not text or text.isspace():
         return ReadCounts.skipped(wikipedia.PAGE_WITHOUT_TEXT)
+    if "{\\" in text:  # a tenth of the time of the search
+        text = _TEX.sub("", text)
     return f"{page.get('title') or ''}\n{text}"
 
 

@@ -38,6 +38,19 @@ def test_an_article_is_its_title_and_the_text_of_mediawiki():
 
 
 @pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        (r"so E = m c 2 {\displaystyle E=mc^{2}} holds", "so E = m c 2 holds"),
+        (r"a {\textstyle \{x_{\mathrm {i}}\}\}} and b {\displaystyle b}.", "a and b."),
+        (r"a set {x} and {\displaystyle x {y}", r"a set {x} and {\displaystyle x {y}"),
+        ("x {\\displaystyle " + "{" * 99, "x {\\displaystyle " + "{" * 99),
+    ],
+)
+def test_the_tex_of_formulas_is_dropped(text, without):
+    assert read(PAGE | {"text": text})[0] == [["Älg", without]]
+
+
+@pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"namespace": 14}, "pages outside the article namespace"),
