@@ -93,14 +93,7 @@ def in_utf_8(stream: io.BufferedReader) -> io.BufferedReader:
 
 
 def _converted(stream: io.BufferedReader, encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)()
-    block = b" "
-    while block:
-        block = stream.read(BUFFER_BYTES)
-        if not block:
-            raise_error_of(stream)
-        try:
-            yield decoder.decode(block, final=not block).encode()
-        except UnicodeDecodeError as error:
-            yield error.object[: error.start].decode(encoding).encode()
-            raise
+    # Halves of surrogate pairs become U+FFFD, which is dropped and counted.
+    for text in codecs.iterdecode(iter(lambda: stream.read(BUFFER_BYTES), b""), encoding, errors="replace"):
+        yield text.encode()
+    raise_error_of(stream)
