@@ -7,8 +7,8 @@
     electra-tf convert --from=RUN --to=bert --output_dir=DIR
 
 --from takes a run's directory, one of its checkpoints or milestones, the directory of a fine-tuned seed, a checkpoint
-of the authors' code, a folder with model.safetensors or tf_model.h5, or a directory with the folders discriminator/ and
-generator/. Weights are copied bit for bit. See docs/interop.md.
+of the authors' code, a folder with model.safetensors, tf_model.h5 or pytorch_model.bin, or a directory with the folders
+discriminator/ and generator/. Weights are copied bit for bit. See docs/interop.md.
 """
 
 import electra_tf

@@ -1,5 +1,6 @@
 """Models of the Hugging Face Hub, as folders in the cache of huggingface_hub. Only their names reach the network."""
 
+import itertools
 import os
 import re
 from glob import glob
@@ -14,11 +15,13 @@ _NAMES = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "spm.model"),
 )
-_INDICES = ("model.safetensors.index.json", "tf_model.h5.index.json")
+_INDICES = ("model.safetensors.index.json", "tf_model.h5.index.json", "pytorch_model.bin.index.json")
 _MODULES = ("modules.json", "*_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 _SETTINGS = [*(f"{folder}{name}" for folder in _FOLDERS for name in (*_NAMES, *_INDICES)), *_MODULES]
-_SAFETENSORS = [f"{folder}model*.safetensors" for folder in _FOLDERS]
-_H5 = [f"{folder}tf_model*.h5" for folder in _FOLDERS]
+# The weights, of which the first that are there are read.
+_WEIGHTS = [
+    [f"{folder}{name}" for folder in _FOLDERS] for name in ("model*.safetensors", "tf_model*.h5", "pytorch_model*.bin")
+]
 
 
 def hub_source(path: str | os.PathLike[str], revision: str | None = None) -> str:
@@ -47,15 +50,12 @@ def download(source: str, flag: str, token: str | bool | None = None) -> tuple[s
     place = f"{flag}={source}"
     name, _, revision = source.removeprefix(HUB).partition("@")
     commit = revision or None
-    for weights in (_SAFETENSORS, _H5):
+    for weights in _WEIGHTS:
         folder = _snapshot(place, name, commit, token, [*_SETTINGS, *weights])
         commit = os.path.basename(folder)
         if any(glob(pattern, root_dir=folder) for pattern in weights):
             return folder, f"{HUB}{name}@{commit}"
-    raise UserError(
-        f"{place} has no model.safetensors and no tf_model.h5, and a pickle may run code when it is "
-        "read (pytorch_model.bin); convert the model with transformers, or ask its owner to"
-    )
+    raise UserError(f"{place} has no model.safetensors, tf_model.h5 or pytorch_model.bin; give another model")
 
 
 def _snapshot(place: str, name: str, revision: str | None, token: str | bool | None, patterns: list[str]) -> str:
@@ -87,7 +87,7 @@ def upload(folder: str, name: str, private: bool | None, token: str | None) -> s
     try:
         name = api.create_repo(name, private=private, exist_ok=True).repo_id
         cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
-        replaced = [*_SETTINGS, *_SAFETENSORS, *_H5]  # what would be read beside the new files
+        replaced = [*_SETTINGS, *itertools.chain(*_WEIGHTS)]  # what would be read beside the new files
         return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards, delete_patterns=replaced))
     except (OSError, errors.HTTPError, ValueError) as error:
         raise UserError(f"{name}: the upload failed ({type(error).__name__}: {first_line(error)})") from None

@@ -74,11 +74,13 @@ def test_two_networks_in_one_repository_are_read_as_one_model(hub, folder):
     assert len(electra_tf.load("owner/pair").fill_mask("w5 [MASK]", top_k=2)[0]) == 2
 
 
-def test_tensorflows_weights_are_downloaded_where_there_are_no_safetensors(hub, electra):
-    hub.files["owner/electra"].pop("model.safetensors")
-    with pytest.raises(UserError, match=r"tf_model\.h5"):  # this one is no such file
+@pytest.mark.parametrize("name", ["tf_model.h5", "pytorch_model.bin"])
+def test_other_weights_are_downloaded_where_there_are_no_safetensors(hub, electra, name):
+    for other in {"model.safetensors", "tf_model.h5", "pytorch_model.bin"} - {name}:
+        del hub.files["owner/electra"][other]
+    with pytest.raises(UserError, match=f"{name} cannot be read"):  # this one is no such file
         electra_tf.load("owner/electra")
-    assert "tf_model.h5" in downloaded(hub)
+    assert downloaded(hub) == {"config.json", "vocab.txt", name}
 
 
 @pytest.mark.parametrize(
@@ -94,14 +96,13 @@ def test_a_refusal_is_one_line(hub, electra, refusal, message):
         electra_tf.load("owner/electra")
 
 
-def test_what_does_not_exist_or_is_a_pickle_alone_is_named(hub, electra):
-    hub.add("owner/pickle", electra)
-    hub.files["owner/pickle"] = {"config.json": b"{}", "pytorch_model.bin": b""}
+def test_what_does_not_exist_or_has_no_weights_is_named(hub, electra):
+    hub.files["owner/flax"] = {"config.json": b"{}", "flax_model.msgpack": b""}
     for name, revision, message in (
         ("owner/none", None, "owner/none is no local path; path=hf://owner/none: the Hub has no such model, or"),
         ("owner/electra", "v9", r"path=hf://owner/electra@v9: the download failed \(RevisionNotFoundError: "),
         (electra, "v9", f"path={electra}@v9: there is no run"),
-        ("owner/pickle", None, "has no model.safetensors and no tf_model.h5, and a pickle may run code"),
+        ("owner/flax", None, "has no model.safetensors, tf_model.h5 or pytorch_model.bin"),
     ):
         with pytest.raises(UserError, match=message):
             electra_tf.load(name, revision=revision)
@@ -124,10 +125,10 @@ def test_a_model_is_uploaded_with_its_card_and_loads_again(hub, electra):
     model.push_to_hub("me/mine")
     assert hub.files["me/mine"]["README.md"] == b"my licence"
     # What the repository had of another model is gone, and what nobody reads stays.
-    hub.files["me/mine"] |= {"modules.json": b"[]", "spm.model": b"x", "generator/config.json": b"{}", "onnx/a": b"y"}
+    before = {"modules.json": b"[]", "spm.model": b"x", "generator/config.json": b"{}", "pytorch_model.bin": b"z"}
+    hub.files["me/mine"] |= before | {"onnx/a": b"y"}
     model.push_to_hub("me/mine")
-    assert {"modules.json", "spm.model", "generator/config.json"}.isdisjoint(hub.files["me/mine"])
-    assert "onnx/a" in hub.files["me/mine"]
+    assert before.keys().isdisjoint(hub.files["me/mine"]) and "onnx/a" in hub.files["me/mine"]
     model.push_to_hub("me/vectors", format="sentence_transformers")
     assert {"modules.json", "1_Pooling/config.json"} <= set(hub.files["me/vectors"])
     with pytest.raises(UserError, match="format is 'tf1', expected one of hugging_face"):

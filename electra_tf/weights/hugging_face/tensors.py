@@ -7,6 +7,8 @@ Each network has a folder of its own, with the embeddings that both share. Kerne
 import io
 import os
 import re
+import struct
+import zipfile
 
 import numpy as np
 import tensorflow as tf
@@ -15,13 +17,19 @@ from electra_tf.config.errors import UserError, first_line
 from electra_tf.data.tables import read_existing
 from electra_tf.files import exists, read_json
 from electra_tf.weights.hugging_face.heads import HEAD_ROOTS
-from electra_tf.weights.hugging_face.layouts import Tensors, architecture_of
+from electra_tf.weights.hugging_face.layouts import Tensors
+from electra_tf.weights.hugging_face.torch_file import read_torch_file
 
 _SAFETENSORS = "model.safetensors"
 _H5 = "tf_model.h5"
+_TORCH = "pytorch_model.bin"
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
-# The errors of h5py and of NumPy for damaged files; a KeyError also for a type that is not in the table above.
-_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
+# The errors of h5py, zipfile and NumPy for damaged files; a KeyError also for a type that is not in the table above.
+_DAMAGE = (
+    *(OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowError, EOFError),
+    *(struct.error, zipfile.BadZipFile),
+)
+_POSITION_IDS = "embeddings.position_ids"  # no weight; older files have it
 # The roots of the names in files of TensorFlow, which transformers 4 wrote for ELECTRA and BERT.
 _ROOTS = {"electra", "bert", "cls", "discriminator_predictions", "generator_predictions", "generator_lm_head"}
 _ROOTS |= HEAD_ROOTS["Electra"]
@@ -30,15 +38,15 @@ _ROOTS |= HEAD_ROOTS["Electra"]
 def read_tensors(folder: str) -> tuple[str, Tensors]:
     """The tensors of a model as float32, by the names and in the layout of transformers' classes in PyTorch.
 
-    Reads `model.safetensors`, else `tf_model.h5`, or the parts that an index names in their place. A pickled file is
-    refused: reading it runs its code.
+    Reads `model.safetensors`, else `tf_model.h5`, else `pytorch_model.bin`, or the parts that an index names in their
+    place.
 
     Returns: the file, and the tensors by name.
     Raises: UserError: there is no such file, or it is damaged.
     """
     from safetensors import SafetensorError
 
-    for name, parse in ((_SAFETENSORS, _safetensors), (_H5, _h5)):
+    for name, parse in ((_SAFETENSORS, _safetensors), (_H5, _h5), (_TORCH, _torch)):
         path = os.path.join(folder, name)
         parts = {} if exists(path) else read_json(f"{path}.index.json").get("weight_map")
         names = {os.path.basename(str(part)) for part in parts.values()} if isinstance(parts, dict) else set()
@@ -52,12 +60,7 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
                 raise UserError(f"{file} cannot be read: {type(error).__name__}: {first_line(error)}") from None
         if files:
             return path, tensors
-    architecture = architecture_of(read_json(os.path.join(folder, "config.json"))) or "AutoModelForPreTraining"
-    raise UserError(
-        f"{folder} holds no {_SAFETENSORS} or {_H5}, and a pickle (pytorch_model.bin) may run code when it is read; "
-        f'convert that with transformers: python -c "import transformers as t; t.{architecture}'
-        f".from_pretrained('{folder}').save_pretrained('NEW')\", and copy the tokenizer's files to NEW"
-    )
+    raise UserError(f"{folder} holds no {_SAFETENSORS}, {_H5} or {_TORCH}; give a folder with one of them")
 
 
 def _safetensors(content: bytes) -> Tensors:
@@ -65,10 +68,18 @@ def _safetensors(content: bytes) -> Tensors:
 
     tensors: Tensors = {}
     for name, tensor in deserialize(content):
-        if not name.endswith("embeddings.position_ids"):  # no weight; older files have it
+        if not name.endswith(_POSITION_IDS):
             values = np.frombuffer(tensor["data"], _DTYPES[tensor["dtype"]].as_numpy_dtype).reshape(tensor["shape"])
             tensors[_plain_name(name)] = values.astype(np.float32)
     return tensors
+
+
+def _torch(content: bytes) -> Tensors:
+    tensors = {name: each for name, each in read_torch_file(content).items() if not name.endswith(_POSITION_IDS)}
+    for name, tensor in tensors.items():
+        if tensor.dtype != np.float32:
+            raise TypeError(f"{name} has numbers of type {tensor.dtype}")  # quantized
+    return {_plain_name(name): tensor for name, tensor in tensors.items()}
 
 
 def _h5(content: bytes) -> Tensors:

@@ -3,7 +3,6 @@
 import json
 import random
 import struct
-import sys
 
 import h5py
 import numpy as np
@@ -181,12 +180,8 @@ def test_a_file_that_is_damaged_or_quantized_is_named(tmp_path, name, content, p
     assert message.startswith(f"{tmp_path / name} cannot be read: ") and message.endswith(problem)
 
 
-def test_a_pickle_is_refused_and_never_opened(tmp_path):
-    (tmp_path / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
-    (tmp_path / "config.json").write_text('{"architectures": ["ElectraForTokenClassification"]}')
-    message, convert = refusal(tmp_path), f".from_pretrained('{tmp_path}').save_pretrained('NEW')"
-    assert "pytorch_model.bin" in message and f"t.ElectraForTokenClassification{convert}" in message  # keeps the head
-    assert "torch" not in sys.modules
+def test_a_folder_without_weights_is_named(tmp_path):
+    assert f"{tmp_path} holds no model.safetensors, tf_model.h5 or pytorch_model.bin" in refusal(tmp_path)
 
 
 def test_numbers_of_layers_may_have_two_digits():
