@@ -9,6 +9,7 @@ Source: torch 2.13, torch/serialization.py and torch/_utils.py.
 import copy
 import io
 import math
+import pickle
 import pickletools
 import zipfile
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ def read_torch_file(content: bytes) -> dict[str, npt.NDArray[Any]]:
 
     Raises: ValueError, or one of NumPy and zipfile: the file is damaged, or it is more than a dictionary of tensors.
     """
+    if not content.startswith((b"PK", pickle.PROTO)):
+        raise ValueError("it is not a file of torch; is it a pointer of Git LFS?")
     read = _read_zip if content.startswith(b"PK") else _read_legacy
     tensors = read(content)
     if not isinstance(tensors, dict) or not all(isinstance(tensor, _Tensor) for tensor in tensors.values()):

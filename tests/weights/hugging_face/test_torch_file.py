@@ -30,6 +30,7 @@ def name_of(module: str, name: str) -> bytes:
 
 
 ORDERED_DICT = name_of("collections", "OrderedDict")
+REBUILD = name_of("torch._utils", "_rebuild_tensor_v2")
 
 
 def tensor(dtype="Float", key="0", size=6, offset=0, shape=(2, 3), strides=(3, 1), kind="storage", view=None) -> bytes:
@@ -37,7 +38,7 @@ def tensor(dtype="Float", key="0", size=6, offset=0, shape=(2, 3), strides=(3, 1
     storage = literal(kind) + name_of("torch", f"{dtype}Storage") + b"".join(map(literal, (key, "cpu", size, view)))
     layout = literal(offset) + literal(shape) + literal(strides)
     no_gradient = literal(False) + ORDERED_DICT + b")R"
-    return name_of("torch._utils", "_rebuild_tensor_v2") + b"((" + storage + b"tQ" + layout + no_gradient + b"tR"
+    return REBUILD + b"((" + storage + b"tQ" + layout + no_gradient + b"tR"
 
 
 def program(tensors: dict[str, bytes]) -> bytes:
@@ -138,6 +139,8 @@ DEEP = b")" + b"\x85" * 1000  # a tuple in a tuple in a tuple
         (program({"a": b"X\xff\xff\xff\xff"}), "expected 4294967295 bytes"),
         (program({"a": tensor(kind="module")}), "a persistent id does not name a storage"),
         (program({"a": tensor(view=("0", 0, 6))}), "a persistent id does not name a storage"),
+        (program({"a": b"(" + literal("storage") + 4 * ORDERED_DICT + b"tQ"}), "a persistent id does not name"),
+        (program({"a": REBUILD + b"(" + 4 * literal((1,)) + b"tR"}), "a tensor has no storage"),
         (program({"a": tensor(key="../data/0")}), "the key of a storage is not a number"),
         (program({"a": tensor(key=0)}), "the key of a storage is not a number"),
         (program({"a": tensor(size=7)}), "a storage has another size than its pickle states"),
@@ -173,6 +176,7 @@ def with_false_size(content: bytes) -> bytes:
     ("content", "problem"),
     [
         (archive(b"\x80\x02" + literal([1]) + b"."), "other things than a dictionary of tensors"),
+        (archive(program({"a": literal(1)})), "other things than a dictionary of tensors"),
         (archive(SOUND[:-1]), "pickle exhausted before seeing STOP"),
         (archive(SOUND, compression=zipfile.ZIP_DEFLATED), "compressed, or larger than the archive"),
         (with_false_size(archive(SOUND)), "compressed, or larger than the archive"),
@@ -187,7 +191,7 @@ def with_false_size(content: bytes) -> bytes:
         (legacy(SOUND, keys=literal(["1"])), "KeyError: '1'"),
         (legacy(SOUND, keys=b"]" + DEEP + b"a"), "the key of a storage is not a number"),
         (legacy(SOUND, keys=b"]"), "a tensor reaches beyond its storage"),
-        (b"", "pickle exhausted before seeing STOP"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "it is not a file of torch"),
     ],
 )
 def test_a_hostile_or_damaged_file_is_refused_in_one_line(tmp_path, content, problem):
