@@ -181,6 +181,14 @@ def test_evaluation_computes_the_terms_of_training(step):
     assert undefined <= {"replaced_token_precision", "replaced_token_auc", "copy_probability_replaced"}
 
 
+def test_a_short_report_shows_every_minimised_loss_in_training_and_evaluation(step):
+    losses = [name for name, weight in step.task.loss_weights.items() if weight]
+    evaluated = evaluation_values(step.task, step.batch, ForwardContext(random=RandomStream(4, 0, 0)))
+    for metrics in (step.metrics, evaluated):
+        shown = [name for name in step.task.headline(metrics) if not name.endswith("_auc")]
+        assert len(shown) == len(losses) and set(shown) <= metrics.keys()
+
+
 def test_an_example_that_is_all_padding_changes_no_term(step):
     context = ForwardContext(random=RandomStream(4, 0, 0))
     padded = {name: tf.pad(values, [[0, 1], [0, 0]]) for name, values in step.batch.items()}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from electra_tf.data.batch import Batch, mask_and_segments
 from electra_tf.data.bucketing import Features, evaluation_order, fitting_batch_size, padded_batches

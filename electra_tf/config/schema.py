@@ -165,6 +165,8 @@ class TrainConfig(Settings):
     # utilization is not reported.
     peak_flops: MayChange[Positive | None] = None
     log_every_steps: MayChange[Count] = 100  # steps from report to report
+    # The metrics on the terminal. short: the losses, each beside its value on the plateau; all: every loss and metric.
+    log_metrics: MayChange[Literal["short", "all"]] = "short"
     save_every_steps: MayChange[Count] = 1000  # steps from checkpoint to checkpoint
     keep_checkpoints: MayChange[Count] = 5  # how many of the last ones stay
     # The fractions of the training after which a checkpoint is kept for good; the default is from the paper's table 1.

@@ -155,6 +155,13 @@ class Task(keras.Model, Evaluated):
         """The FLOPs of the run's steps; None if they are unknown."""
         return None
 
+    def headline(self, metrics: Mapping[str, float]) -> dict[str, float | None]:
+        """The metrics of a report that a short line shows, and for each the value of a model that has learnt nothing.
+
+        None stands for an unknown value. Here they are the losses; an empty result means all metrics.
+        """
+        return {name: None for name in self.loss_weights if name in metrics}
+
     def plateau(self, metrics: dict[str, float]) -> str | None:
         """Why the means of a report show that the run has learnt nothing yet, in one clause; None if they do not."""
         return None

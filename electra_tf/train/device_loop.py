@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy.typing as npt
 import tensorflow as tf
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from electra_tf.data.batch import Batch
 from electra_tf.tasks.base import Evaluated, Evaluation, Stage, Task

@@ -246,7 +246,8 @@ class _Training:
         due = due_after(step, self.config, self.stages)
         if "report" in due:
             metrics = self.loop.metrics.close(metric_names(stage.task))
-            self.reporter.train(step, metrics, stage.batch_size, stage.mean_seq_length or stage.max_seq_length)
+            num_tokens = stage.mean_seq_length or stage.max_seq_length
+            self.reporter.train(stage.task, step, metrics, stage.batch_size, num_tokens)
         with self.reporter.pause():
             if "milestone" in due:
                 self.checkpoints.save(step, self.directory.milestones)
@@ -298,7 +299,7 @@ class _Training:
         if evaluation is None:
             self.end_early(step)
         evaluation = stage.scored(evaluation)
-        self.reporter.evaluation(step, evaluation.metrics)
+        self.reporter.evaluation(stage.task, step, evaluation.metrics)
         if self.decides_on_best(step):
             self.best.observe(step, evaluation.metrics)
         return evaluation

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tqdm.auto import tqdm
 
 from electra_tf.config.errors import UserError, did_you_mean
 from electra_tf.config.schema import EvaluationConfig, lower_is_better
@@ -21,10 +22,11 @@ from electra_tf.files import is_remote, read_bytes, store_errors, sync, write_at
 from electra_tf.flops.budget import RunCost
 from electra_tf.tasks.base import Task
 from electra_tf.train.plateau_alarm import PlateauAlarm
-from electra_tf.train.run_directory import RATES, RunDirectory
+from electra_tf.train.run_directory import RunDirectory
 
 _NUM_NAMED = 5  # weights in a message
-_NOT_SHOWN = {"loss", "gradient_norm", "learning_rate", *RATES}
+_LONGEST_LINE = 120  # characters of a short line on the terminal
+_NOT_SHOWN = {"gradient_norm", "learning_rate"}
 
 
 class Reporter:
@@ -58,6 +60,7 @@ class Reporter:
             }
         self._num_steps = num_steps
         self._cost, self._peak, self._alarm = cost, peak, alarm
+        self._bar: tqdm | None = None  # in a notebook, in place of the lines of training
         self._seconds_paused = 0.0
         self._last_step, self._last_time = first_step, self._now()
         # The time left is estimated without the first step, which compiles.
@@ -75,7 +78,7 @@ class Reporter:
         yield
         self._seconds_paused += time.monotonic() - started
 
-    def train(self, step: int, means: dict[str, float], batch_size: int, tokens_per_example: int) -> None:
+    def train(self, task: Task, step: int, means: dict[str, float], batch_size: int, tokens_per_example: int) -> None:
         """Reports means since the last report, their rates, the FLOPs of all steps so far, and alarms."""
         if not self._is_on:
             return
@@ -90,33 +93,38 @@ class Reporter:
                 "hardware_flops": float(cost.hardware.total),
             }
         self._report(step, "train", {**metrics, **spent})
-        known = {name for name, value in metrics.items() if value == value}
-        shown = ["loss", *sorted(known - _NOT_SHOWN)]
-        parts = [f"step {step}/{self._num_steps}", *(f"{name} {metrics[name]:.4g}" for name in shown)]
-        parts += [
-            f"{metrics['examples_per_second']:.1f} examples/s",
-            f"{metrics['tokens_per_second'] / 1e3:.1f} k tokens/s",
-        ]
-        if spent:
-            parts.append(f"{spent['hardware_flops']:.3g} FLOPs")
-        if "model_flops_utilization" in metrics:
-            parts.append(f"mfu {metrics['model_flops_utilization']:.2g}")
-        self._print(" | ".join([*parts, f"ETA {self._time_left(step)}"]))
+        rate = metrics["examples_per_second"]
+        speed = f"{rate:.{0 if rate >= 100 else 1}f} examples/s"
+        if task.config.train.log_metrics == "all":
+            speed += f", {metrics['tokens_per_second'] / 1e3:.1f} k tokens/s"
+            speed += f", {spent['hardware_flops']:.3g} FLOPs" if spent else ""
+            if "model_flops_utilization" in metrics:
+                speed += f", mfu {metrics['model_flops_utilization']:.2g}"
+        begin, end = f"step {step}/{self._num_steps} | ", f" | {speed}, ETA {self._time_left(step)}"
+        shown = {name: value for name, value in means.items() if name not in _NOT_SHOWN}
+        text = described(task, shown, _LONGEST_LINE - len(begin + end))
+        if "ipykernel" in sys.modules:  # a notebook
+            self._bar = self._bar or tqdm(total=self._num_steps, initial=step, unit="step")
+            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.update(step - self._bar.n)
+        else:
+            self._print(begin + text + end)
         if self._alarm is not None and (message := self._alarm.observe(step, metrics)):
             self._alarms.append({"step": step, "message": message})
             self._print(f"step {step} ALARM | {message}")
 
-    def evaluation(self, step: int, metrics: dict[str, float]) -> None:
+    def evaluation(self, task: Task, step: int, metrics: dict[str, float]) -> None:
         """Reports metrics of the held-out split; on the terminal, those of each source of a mixture are a line."""
         if not self._is_on:
             return
         self._report(step, "held_out", metrics)
-        lines: dict[str, list[str]] = {}
+        sources: dict[str, dict[str, float]] = {}
         for name, value in metrics.items():
             source, _, metric = name.rpartition("/")
-            lines.setdefault(source and f", {source}", []).append(f"{metric} {value:.4g}")
-        for source, parts in lines.items():
-            self._print(f"step {step} held out{source} | " + " | ".join(parts))
+            sources.setdefault(source and f", {source}", {})[metric] = value
+        for source, values in sources.items():
+            begin = f"step {step} held out{source} | "
+            self._print(begin + described(task, values, _LONGEST_LINE - len(begin)))
 
     def versions(self, step: int, versions: dict[str, str]) -> None:
         """Records that a call continues the run with another version."""
@@ -138,6 +146,8 @@ class Reporter:
         if self._is_on:
             for writer in self._events.values():
                 writer.close()
+        if self._bar is not None:
+            self._bar.close()
 
     def _rates(self, step: int, batch_size: int, tokens_per_example: int) -> dict[str, float]:
         """The speed since the last report; starts a new interval.
@@ -175,14 +185,35 @@ class Reporter:
         if step == since_step:
             return "unknown"
         seconds = (self._num_steps - step) * (self._now() - since_time) / (step - since_step)
-        minutes, seconds = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+        for unit, length in (("h", 3600), ("min", 60)):
+            if seconds >= length:
+                return f"{seconds / length:.1f} {unit}"
+        return f"{seconds:.0f} s"
 
     def _print(self, line: str) -> None:
         # Ctrl-C also ends the `tee` of `2>&1 | tee LOG`. The run must still save its checkpoint.
         with contextlib.suppress(OSError, ValueError):
-            print(line, file=sys.stderr, flush=True)
+            write = print if self._bar is None else self._bar.write
+            write(line, file=sys.stderr)
+
+
+def described(task: Task, metrics: Mapping[str, float], room: int) -> str:
+    """The metrics of a report for the terminal: all, or with `train.log_metrics: short` those of `Task.headline`.
+
+    Args: room: the most characters of a short text; the metrics beyond are left out.
+    """
+    known = {name: value for name, value in metrics.items() if value == value}
+    if task.config.train.log_metrics == "all":
+        return ", ".join(f"{name} {value:.4g}" for name, value in known.items())
+    shown: dict[str, float | None] = {name: None for name in ("loss", "nonfinite_steps") if name in known}
+    shown |= task.headline(known) or dict.fromkeys(known)
+    parts = [
+        f"{name.removesuffix('_loss')} {known[name]:.3g}" + ("" if baseline is None else f" vs {baseline:.3g}")
+        for name, baseline in shown.items()
+    ]
+    while len(", ".join(parts)) > room and len(parts) > 1:
+        parts.pop()
+    return ", ".join(parts)
 
 
 class JsonLines:

@@ -14,9 +14,9 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.plateau_alarm import PlateauAlarm
-from electra_tf.train.reporting import BestScore, JsonLines, Reporter, explain_nonfinite
+from electra_tf.train.reporting import BestScore, JsonLines, Reporter, described, explain_nonfinite
 from electra_tf.train.run_directory import RATES, RunDirectory
-from tests.toy import ToyStage, built, toy_config, toy_run
+from tests.toy import Regression, ToyStage, built, toy_config, toy_run
 
 WHOLE = b'{"step": 2, "split": "train", "loss": 1.0}\n'
 METRICS = {"loss": 2.5, "learning_rate": 0.1, "gradient_norm": 1.0}
@@ -27,7 +27,7 @@ def test_closed_terminal_does_not_end_a_training(tmp_path, monkeypatch):
         raise BrokenPipeError
 
     monkeypatch.setattr(sys.stderr, "write", fail)
-    Reporter(RunDirectory(tmp_path), 0, 8).evaluation(1, {"loss": 0.5})
+    Reporter(RunDirectory(tmp_path), 0, 8).evaluation(Regression(toy_config()), 1, {"loss": 0.5})
     assert json.loads((tmp_path / "metrics.jsonl").read_text())["step"] == 1
 
 
@@ -42,7 +42,8 @@ def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(
     clock[0] += 2.0
     with reporter.pause():  # an evaluation
         clock[0] += 10.0
-    reporter.train(5, METRICS, batch_size=4, tokens_per_example=10)
+    task = Regression(toy_config(train={"log_metrics": "all"}))
+    reporter.train(task, 5, METRICS, batch_size=4, tokens_per_example=10)
     line, printed, spent = json.loads((tmp_path / "metrics.jsonl").read_text()), capsys.readouterr().err, cost.spent(5)
     products = spent.hardware.products - cost.spent(3).hardware.products
     assert line == pytest.approx(
@@ -52,8 +53,32 @@ def test_report_has_the_flops_of_all_steps_and_the_rates_since_the_last_report(
         | {"paper_flops": float(spent.paper), "hardware_flops": spent.hardware.total}
     )
     flops, utilization = line["hardware_flops"], line["model_flops_utilization"]
-    assert f"| {flops:.3g} FLOPs | mfu {utilization:.2g} | ETA 0 min 03 s" in printed and "peak_flops" not in printed
+    speed = f"4.0 examples/s, 0.0 k tokens/s, {flops:.3g} FLOPs, mfu {utilization:.2g}, ETA 3 s"
+    assert printed == f"step 5/8 | loss 2.5 | {speed}\n"
     assert set(RATES) == {"examples_per_second", "tokens_per_second", "model_flops_utilization", "peak_flops"}
+
+
+def test_short_line_has_losses_beside_their_baselines_and_is_cut_where_there_is_no_room(monkeypatch):
+    monkeypatch.setattr(Regression, "headline", lambda task, metrics: {"mask_loss": 7.0, "noise": None})
+    metrics = {"loss": 14.321, "mask_loss": 2.8167, "noise": 0.12345, "other": 5.0, "nonfinite_steps": 2}
+    whole = "loss 14.3, nonfinite_steps 2, mask 2.82 vs 7, noise 0.123"
+    short = [described(Regression(toy_config()), metrics, room) for room in (len(whole), len(whole) - 1, 0)]
+    assert short == [whole, whole.removesuffix(", noise 0.123"), "loss 14.3"]
+    monkeypatch.undo()
+    # Without losses all metrics that have a value.
+    assert described(Regression(toy_config()), {"accuracy": 0.25, "recall": math.nan}, 99) == "accuracy 0.25"
+
+
+def test_notebook_has_a_progress_bar_in_place_of_lines(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    task, reporter = Regression(toy_config()), Reporter(RunDirectory(tmp_path), 0, 8)
+    for step in (1, 4):
+        reporter.train(task, step, METRICS, batch_size=4, tokens_per_example=10)
+    reporter.evaluation(task, 4, {"squared_error": 0.5})
+    reporter.close()
+    printed = capsys.readouterr().err
+    assert "step 4 held out | squared_error 0.5\n" in printed and "step 4/8" not in printed
+    assert " 4/8 [" in printed and ", loss 2.5]" in printed
 
 
 def test_reports_of_a_split_leave_out_a_cut_off_last_line(tmp_path):

@@ -109,7 +109,7 @@ def test_the_sources_of_a_mixture_are_reported_and_recorded(tmp_path, caplog, ca
     assert list(metrics) == ["squared_error", "wiki/squared_error", "books/squared_error"]
     assert lines(tmp_path)[-1] == {"step": 8, "split": "held_out", **metrics}
     error = capsys.readouterr().err
-    assert f"step 8 held out, books | squared_error {metrics['books/squared_error']:.4g}" in error.splitlines()
+    assert f"step 8 held out, books | squared_error {metrics['books/squared_error']:.3g}" in error.splitlines()
     assert "data, 0.7 wiki: 0.0224 passes over 1000 training examples (unknown tokens)" in caplog.messages
     recorded = {"data": ["toy-1"], "shares": [{"wiki": 0.7, "books": 0.3}]}
     assert json.loads((tmp_path / "data.json").read_text()) == recorded

@@ -5,6 +5,7 @@ run is on this plateau at first.
 """
 
 import math
+from collections.abc import Mapping
 
 from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.tasks.terms import BinaryEntropy
@@ -23,26 +24,37 @@ _CAUSES = (
 )
 
 
-def plateau_problem(config: PretrainingConfig, metrics: dict[str, float]) -> str | None:
-    """The networks that a report of training shows on the plateau, and the usual causes, in one clause; None for none.
+def baselines(config: PretrainingConfig, metrics: Mapping[str, float]) -> dict[str, tuple[str, float]]:
+    """For each loss with a baseline in a report: the metric that is compared with it, and its value on the plateau.
 
     The discriminator is compared with the same answer for every word, the masked LM with token frequencies.
     """
-    problems, objective = [], config.objective
-    if objective.learns_replaced_tokens and {"replaced_token", "replaced_fraction"} <= metrics.keys():
-        loss, fraction = metrics["replaced_token"], metrics["replaced_fraction"]
-        baseline = constant_over_words(fraction, objective.specials_fraction(config))
-        if loss >= _BELOW_BASELINE * baseline:
+    objective, compared = config.objective, {}
+    unigram = metrics.get("unigram_loss", 0.0)  # 0: no token is shown as [MASK]; NaN: frequencies are unknown
+    if objective.learns_masked_lm and "mask_token_loss" in metrics and unigram > 0.0:
+        compared["masked_lm"] = "mask_token_loss", unigram
+    name = "replaced_token" if "replaced_token" in metrics else "replaced_token_loss"  # in training, held out
+    if objective.learns_replaced_tokens and {name, "replaced_fraction"} <= metrics.keys():
+        words = constant_over_words(metrics["replaced_fraction"], objective.specials_fraction(config))
+        compared["replaced_token"] = name, words
+    return compared
+
+
+def plateau_problem(config: PretrainingConfig, metrics: dict[str, float]) -> str | None:
+    """The networks that a report of training shows on the plateau, and the usual causes, in a clause; None for none."""
+    problems = []
+    for loss, (metric, baseline) in baselines(config, metrics).items():
+        if metrics[metric] < _BELOW_BASELINE * baseline:
+            continue
+        if loss == "replaced_token":
             problems.append(
-                f"the discriminator has learnt nothing: its loss is {loss:.4f}, and the same answer for every word "
-                f"gives {baseline:.4f} ({fraction:.1%} of the tokens are replaced)"
+                f"the discriminator has learnt nothing: its loss is {metrics[metric]:.4f}, and the same answer for "
+                f"every word gives {baseline:.4f} ({metrics['replaced_fraction']:.1%} of the tokens are replaced)"
             )
-    if objective.learns_masked_lm and {"mask_token_loss", "unigram_loss"} <= metrics.keys():
-        loss, unigram = metrics["mask_token_loss"], metrics["unigram_loss"]
-        if unigram and loss >= _BELOW_BASELINE * unigram:  # 0: no token is shown as [MASK]
+        else:
             problems.append(
-                f"the masked LM has learnt nothing: its loss on [MASK] is {loss:.3f}, and token frequencies alone give "
-                f"{unigram:.3f}"
+                f"the masked LM has learnt nothing: its loss on [MASK] is {metrics[metric]:.3f}, and token frequencies "
+                f"alone give {baseline:.3f}"
             )
     return f"{'; '.join(problems)}; usual causes: {_CAUSES}" if problems else None
 

@@ -1,6 +1,6 @@
 """The base of every pre-training objective, and the registry that finds them by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 import tensorflow as tf
@@ -12,7 +12,7 @@ from electra_tf.models.encoder import EncoderOutput
 from electra_tf.models.layers import ForwardContext
 from electra_tf.tasks.base import Evaluated, Task
 from electra_tf.tasks.pretrain.config import OBJECTIVE_SETTINGS, ObjectiveSettings, PretrainingConfig
-from electra_tf.tasks.pretrain.health import plateau_problem, plateau_verdict
+from electra_tf.tasks.pretrain.health import baselines, plateau_problem, plateau_verdict
 from electra_tf.tasks.terms import Term, Total, count_of
 from electra_tf.text.vocabulary import StoredTokenizer
 
@@ -94,6 +94,15 @@ class Objective(Task):
     @property
     def cost(self) -> RunCost:
         return RunCost(self.config)
+
+    def headline(self, metrics: Mapping[str, float]) -> dict[str, float | None]:
+        """The losses, and in an evaluation the areas under ROC curves."""
+        compared, shown = baselines(self.config, metrics), {}
+        for loss, weight in self.loss_weights.items():
+            name, baseline = compared.get(loss, (loss if loss in metrics else f"{loss}_loss", None))
+            if weight and name in metrics:
+                shown[name] = baseline
+        return {**shown, **{name: None for name in metrics if name.endswith("_auc")}}
 
     def plateau(self, metrics: dict[str, float]) -> str | None:
         return plateau_problem(self.config, metrics)

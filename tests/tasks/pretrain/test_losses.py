@@ -119,6 +119,26 @@ def test_a_network_within_two_percent_of_its_baseline_is_on_the_plateau(tiny_con
     assert all(part in problem and "\n" not in problem for part in parts)
 
 
+@pytest.mark.parametrize(
+    ("name", "metrics", "shown"),
+    [
+        ("electra", {**REPLACED, **ON_MASK, "masked_lm": 2.0}, {"mask_token_loss": 3.0, "replaced_token": 0.3014}),
+        ("bert_mlm", {**ON_MASK, "masked_lm": 2.0}, {"mask_token_loss": 3.0}),
+        (
+            "electra",  # held out, of text whose token frequencies are unknown
+            {
+                **{"masked_lm_loss": 2.0, "replaced_token_loss": 0.29, "replaced_fraction": 0.1},
+                **{"replaced_token_auc": 0.7, "mask_token_loss": 2.5, "unigram_loss": math.nan},
+            },
+            {"masked_lm_loss": None, "replaced_token_loss": 0.3014, "replaced_token_auc": None},
+        ),
+    ],
+)
+def test_a_short_report_has_the_minimised_losses_with_their_baselines(build, name, metrics, shown):
+    headline = build(name).headline(metrics)
+    assert list(headline) == list(shown) and headline == pytest.approx(shown, abs=5e-5)
+
+
 def test_the_share_of_special_tokens_is_that_of_the_shortest_sequences(tiny_config):
     stages = [{"num_steps": steps, "max_seq_length": length, "batch_size": 4} for steps, length in ((3, 8), (4, 10))]
     config = tiny_config(stages=stages, train={"num_steps": 7, "batch_size": 4})
