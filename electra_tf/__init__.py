@@ -23,7 +23,7 @@ _MODULES = {
     **dict.fromkeys(("build_dataset", "build_vocab"), "api.data"),
     **dict.fromkeys(("EncoderLayer", "EncoderVectors"), "api.encoder"),
     **dict.fromkeys(("FinetuningResult", "finetune", "predict"), "api.finetuning"),
-    "load": "api.loading",
+    **dict.fromkeys(("load", "push"), "api.loading"),
     "Model": "api.model",
     **dict.fromkeys(
         ("PretrainingResult", "build_model", "evaluate", "pretrain", "pretraining_batches"), "api.pretraining"

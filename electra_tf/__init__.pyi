@@ -8,6 +8,7 @@ from electra_tf.api.finetuning import FinetuningResult as FinetuningResult
 from electra_tf.api.finetuning import finetune as finetune
 from electra_tf.api.finetuning import predict as predict
 from electra_tf.api.loading import load as load
+from electra_tf.api.loading import push as push
 from electra_tf.api.model import Model as Model
 from electra_tf.api.pretraining import PretrainingResult as PretrainingResult
 from electra_tf.api.pretraining import build_model as build_model

@@ -15,13 +15,15 @@ from huggingface_hub import constants
 
 _COMMIT_URL = "https://huggingface.co/me/mine/commit/0"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+FIRST_COMMIT = "f" * 40  # without files
 
 
 class Hub:
     """The state of the server."""
 
     def __init__(self):
-        self.files: dict[str, dict[str, bytes]] = {}  # by the name, of a data set after `datasets/`, and the path in it
+        # By the name, of a data set after `datasets/`, of a branch before `@BRANCH`, and the path in it.
+        self.files: dict[str, dict[str, bytes]] = {}
         self.requests: list[str] = []  # the lines `GET /path` so far
         self.refusal: tuple[int, str] | None = None  # the status and the error code of every answer, (401, "GatedRepo")
         self.cut = False  # whether a file ends in the middle
@@ -30,6 +32,11 @@ class Hub:
         """A model with the files of a folder."""
         files = [path for path in folder.rglob("*") if path.is_file()]
         self.files[name] = {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+    def branches(self, name: str) -> dict[str, str]:
+        """The last commit of each branch of a model."""
+        others = [each.removeprefix(f"{name}@") for each in self.files if each.startswith(f"{name}@")]
+        return {"main": COMMIT, **{branch: hashlib.sha1(branch.encode()).hexdigest() for branch in others}}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -70,9 +77,28 @@ class _Handler(BaseHTTPRequestHandler):
         files = self.hub.files.get(f"{kind}{owner}/{name}")
         if files is None:
             return 404, b"", {"X-Error-Code": "RepoNotFound"}
+        name = f"{kind}{owner}/{name}"
+        branches, revision = self.hub.branches(name), rest[0]
+        if verb == "refs":
+            refs = [{"name": each, "ref": f"refs/heads/{each}", "targetCommit": branches[each]} for each in branches]
+            return 200, {"branches": refs, "converts": [], "tags": []}, {}
+        if verb == "commits":
+            facts = {"title": "", "message": "", "date": "2026-01-01T00:00:00.000Z", "authors": []}
+            return 200, [{"id": commit, **facts} for commit in (COMMIT, FIRST_COMMIT)], {}
+        if verb == "branch" and revision in branches:
+            return 409, b"", {}
+        if verb == "branch":
+            first = json.loads(body).get("startingPoint") == FIRST_COMMIT
+            self.hub.files[f"{name}@{revision}"] = {} if first else {**files}
+            return 200, b"", {}
+        branch = next((each for each, commit in branches.items() if revision in (each, commit)), None)
+        if branch is None:
+            return 404, b"", {"X-Error-Code": "RevisionNotFound"}
+        files = files if branch == "main" else self.hub.files[f"{name}@{branch}"]
+        commit = branches[branch]
         if verb == "resolve":
             content = files["/".join(rest[1:-1])]
-            headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
+            headers = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha1(content).hexdigest()}"'}
             if (wanted := self.headers.get("Range", "")).startswith("bytes="):
                 begin, end = map(int, wanted.removeprefix("bytes=").split("-"))
                 return 206, content[begin : end + 1], headers
@@ -88,16 +114,20 @@ class _Handler(BaseHTTPRequestHandler):
                     files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             return 200, {"commitUrl": _COMMIT_URL, "commitOid": COMMIT, "success": True}, {}
         if verb == "tree":
-            sizes = {name: {"size": len(each), "oid": hashlib.sha1(each).hexdigest()} for name, each in files.items()}
-            entries = [{"type": "file", "path": name, **size} for name, size in sizes.items()]
+            entries = [{"type": "file", "path": path, **_facts(path, content)} for path, content in files.items()]
             folders = sorted({str(parent) for name in files for parent in PurePosixPath(name).parents} - {"."})
             entries += [{"type": "directory", "path": folder, "oid": ""} for folder in folders]
             return 200, [entry for entry in entries if entry["path"].startswith("/".join(rest[1:-1]))], {}
-        if verb == "revision" and rest[0] not in ("main", COMMIT):
-            return 404, b"", {"X-Error-Code": "RevisionNotFound"}
-        return 200, {"id": f"{owner}/{name}", "sha": COMMIT, "siblings": []}, {}
+        return 200, {"id": name, "sha": commit, "siblings": []}, {}
 
     do_GET = do_HEAD = do_POST = _handle  # noqa: N815
+
+
+def _facts(path: str, content: bytes) -> dict[str, object]:
+    facts = {"size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+    if path.endswith(".safetensors"):
+        facts["lfs"] = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}
+    return facts
 
 
 @contextmanager

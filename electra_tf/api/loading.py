@@ -1,13 +1,20 @@
-"""`load`: a trained model from a path, or of the Hugging Face Hub."""
+"""`load`: a trained model from a path, or of the Hugging Face Hub; `push`: to the Hub, with a run's milestones."""
 
+import logging
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from electra_tf.api.model import Model
 from electra_tf.api.process import users_process
-from electra_tf.files import is_hub
+from electra_tf.config.errors import UserError
+from electra_tf.files import absolute_path, is_hub
+from electra_tf.train.checkpoints import checkpoint_prefix, steps_in
+from electra_tf.train.run_directory import RunDirectory
 from electra_tf.weights.hub import hub_source
 from electra_tf.weights.source import load_trained, source_overrides
+
+logger = logging.getLogger(__name__)
 
 
 @users_process()
@@ -56,3 +63,42 @@ def load(
     if text_columns is not None:
         stored = stored.with_text_columns(text_columns)
     return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)
+
+
+def push(
+    source: str | os.PathLike[str],
+    name: str,
+    *,
+    milestones: bool = False,
+    revision: str | None = None,
+    private: bool | None = None,
+    token: str | None = None,
+    format: str = "hugging_face",
+) -> str:
+    """Uploads a trained model to the Hugging Face Hub, as `electra-tf push` does; see `Model.push_to_hub`.
+
+    Args:
+        source: see `load`.
+        name: `OWNER/NAME`, or `NAME` of your own.
+        milestones: first upload each milestone of a run to a branch `step-N`. A branch that has it already stays.
+        revision: the branch of the model itself; None: `main`.
+        private: whether a new repository is private; None: as the owner's settings say.
+        token: an access token; None: that of `hf auth login` or HF_TOKEN.
+        format: `hugging_face`, `bert` or `sentence_transformers`.
+
+    Returns:
+        The URL of the model's commit.
+
+    Raises:
+        UserError: the source is no model, or has no milestones; a branch has another model; see `Model.push_to_hub`.
+    """
+    options: dict[str, Any] = {"private": private, "token": token, "format": format}
+    if milestones:
+        directory = RunDirectory(absolute_path(source)).milestones
+        if not (steps := steps_in(directory)):
+            raise UserError(f"{directory} has no checkpoints; remove milestones, or give a run")
+        for step in steps:
+            model = load(checkpoint_prefix(directory, step))
+            url = model.push_to_hub(name, revision=f"step-{step}", overwrite=False, **options)
+            logger.info("step-%d: %s", step, url)
+    return load(source).push_to_hub(name, revision=revision, **options)

@@ -301,28 +301,33 @@ class Model:
         self,
         name: str,
         *,
+        revision: str | None = None,
         private: bool | None = None,
         token: str | None = None,
         format: str = "hugging_face",
+        overwrite: bool = True,
     ) -> str:
         """Uploads what `save` writes to the Hugging Face Hub, with a model card. The licence is yours to state.
 
         Args:
             name: `OWNER/NAME`, or `NAME` of your own; the repository is made if there is none.
+            revision: a branch, which is made if there is none; None: `main`.
             private: whether a new repository is private; None: as the owner's settings say.
             token: an access token; None: that of `hf auth login` or HF_TOKEN.
             format: `hugging_face`, `bert` or `sentence_transformers`.
+            overwrite: False: keep a model that is there.
 
         Returns:
-            The URL of the commit.
+            The URL of the commit; with `overwrite=False` that of a branch which has this model already.
 
         Raises:
-            UserError: the Hub cannot be reached, or refuses it.
+            UserError: the Hub cannot be reached, or refuses it; with `overwrite=False` there is another model.
         """
         if format not in FOLDERS:
             raise UserError(f"format is {format!r}, expected one of {', '.join(FOLDERS)}")
         with tempfile.TemporaryDirectory() as folder:
-            return upload(self.save(os.path.join(folder, "model"), format), name, private, token)
+            saved = self.save(os.path.join(folder, "model"), format)
+            return upload(saved, name, private, token, revision, overwrite)
 
     def _possible_length(self, max_seq_length: int) -> int:
         """The length. Raises: UserError: the model has no so many positions, or it is no length."""

@@ -17,6 +17,7 @@ SUBCOMMANDS = {
     "score-minimal-pairs": ("electra_tf.cli.score_minimal_pairs", "score pairs of sentences, without fine-tuning"),
     "export": ("electra_tf.cli.export_saved_model", "write a SavedModel for TensorFlow Serving"),
     "convert": ("electra_tf.cli.convert_checkpoint", "read and write Hugging Face's and the authors' formats"),
+    "push": ("electra_tf.cli.push", "upload a model, and the milestones of its run, to the Hugging Face Hub"),
     "flops": ("electra_tf.cli.profile_flops", "count FLOPs, parameters and hours"),
     "report": ("electra_tf.cli.report", "compare runs"),
 }

@@ -1,5 +1,6 @@
 """Models of the Hugging Face Hub, as folders in the cache of huggingface_hub. Only their names reach the network."""
 
+import hashlib
 import itertools
 import os
 import re
@@ -22,6 +23,7 @@ _SETTINGS = [*(f"{folder}{name}" for folder in _FOLDERS for name in (*_NAMES, *_
 _WEIGHTS = [
     [f"{folder}{name}" for folder in _FOLDERS] for name in ("model*.safetensors", "tf_model*.h5", "pytorch_model*.bin")
 ]
+_ENDINGS = (".safetensors", ".h5", ".bin")  # of weights
 
 
 def hub_source(path: str | os.PathLike[str], revision: str | None = None) -> str:
@@ -72,22 +74,44 @@ def _snapshot(place: str, name: str, revision: str | None, token: str | bool | N
     raise UserError(f"{place}: {problem}")
 
 
-def upload(folder: str, name: str, private: bool | None, token: str | None) -> str:
+def upload(
+    folder: str, name: str, private: bool | None, token: str | None, revision: str | None = None, overwrite: bool = True
+) -> str:
     """Uploads a folder as a model of the Hub, in place of the model that is there. A model card that is there stays.
 
     Args:
         name: `OWNER/NAME`, or `NAME` of the user's; the repository is made if there is none.
         private: of a new one.
-    Returns: the URL of the commit.
-    Raises: UserError: the Hub cannot be reached, or refuses it.
+        revision: a branch, made without the files of `main` if there is none; None: `main`.
+        overwrite: False to keep a model that is there.
+    Returns: the URL of the commit, or of the branch, if that is to be kept and has these weights.
+    Raises: UserError: the Hub cannot be reached, or refuses it; other weights are to be kept.
     """
-    from huggingface_hub import HfApi, errors
+    from huggingface_hub import HfApi, RepoFile, errors
 
     api = HfApi(token=token)
     try:
         name = api.create_repo(name, private=private, exist_ok=True).repo_id
-        cards = [file for file in api.list_repo_files(name) if file.endswith("README.md")]  # with a licence, perhaps
-        replaced = [*_SETTINGS, *itertools.chain(*_WEIGHTS)]  # what would be read beside the new files
-        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=cards, delete_patterns=replaced))
+        if revision is not None and revision not in [branch.name for branch in api.list_repo_refs(name).branches]:
+            first_commit = api.list_repo_commits(name)[-1].commit_id
+            api.create_branch(name, branch=revision, revision=first_commit)
+        tree = api.list_repo_tree(name, recursive=True, revision=revision)
+        files = {file.path: file.lfs and file.lfs.sha256 for file in tree if isinstance(file, RepoFile)}
+        weights = {path: checksum for path, checksum in files.items() if path.endswith(_ENDINGS)}
+        if overwrite or not weights:
+            cards = [path for path in files if path.endswith("README.md")]  # with a licence, perhaps
+            replaced = [*_SETTINGS, *itertools.chain(*_WEIGHTS)]  # what would be read beside the new files
+            return str(
+                api.upload_folder(
+                    repo_id=name, folder_path=folder, revision=revision, ignore_patterns=cards, delete_patterns=replaced
+                )
+            )
     except (OSError, errors.HTTPError, ValueError) as error:
         raise UserError(f"{name}: the upload failed ({type(error).__name__}: {first_line(error)})") from None
+    checksums = {}
+    for path in (path for path in glob("**/*", root_dir=folder, recursive=True) if path.endswith(_ENDINGS)):
+        with open(os.path.join(folder, path), "rb") as stream:
+            checksums[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+    if weights == checksums:
+        return f"{api.endpoint}/{name}/tree/{revision or 'main'}"
+    raise UserError(f"{name} has another model in {revision or 'main'}; remove it there, or give another name")

@@ -67,11 +67,13 @@ def test_the_commands_on_interop_convert_and_train_from_what_they_convert(finetu
         "--layers=8": "--layers=1",
         "--data_dir=GLUE": f"--data_dir=GLUE {STEPS}",
         "--data_dir=data": "--data_dir=data --set train.num_steps=2",
+        "--from=RUN --name": "--from=fresh --name",
     }
     with hub_on_loopback(monkeypatch, inputs / "cache") as hub:
         hub.add("google/electra-small-discriminator", inputs / "FOLDER")
         run_page("interop", inputs, small)
     assert {"model.safetensors", "README.md", "tokenizer.json"} <= set(hub.files["ME/topics"])
+    assert {"ME/mine", "ME/mine@step-2"} <= set(hub.files)
     mine, again = (inputs / name / "discriminator/model.safetensors" for name in ("mine", "again"))
     assert mine.read_bytes() == again.read_bytes()
     assert (inputs / "vectors/modules.json").is_file() and (inputs / "export/1/saved_model.pb").is_file()

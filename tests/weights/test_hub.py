@@ -1,5 +1,6 @@
 """Models of the Hugging Face Hub: what is downloaded, what is not, and the lines that explain a failure."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,12 @@ from huggingface_hub import constants
 
 import electra_tf
 from electra_tf.cli.convert_checkpoint import main as convert
+from electra_tf.cli.push import main as push
 from electra_tf.config.errors import UserError
-from electra_tf.weights.hub import hub_source
+from electra_tf.weights.hub import hub_source, upload
 from electra_tf.weights.source import load_pretrained, load_trained
 from tests.hub import COMMIT, Hub, hub_on_loopback
+from tests.weights.conftest import random_objective, write_run_of
 
 
 @pytest.fixture
@@ -136,3 +139,41 @@ def test_a_model_is_uploaded_with_its_card_and_loads_again(hub, electra):
     hub.refusal = (403, "")
     with pytest.raises(UserError, match="me/mine: the upload failed"):
         model.push_to_hub("me/mine")
+
+
+def test_a_branch_begins_without_the_files_of_main_and_keeps_its_model_unless_told(hub, tmp_path):
+    def publish(weights: bytes, **options) -> str:
+        (tmp_path / "model").mkdir(exist_ok=True)
+        (tmp_path / "model/model.safetensors").write_bytes(weights)
+        hub.requests.clear()
+        return upload(str(tmp_path / "model"), "me/mine", None, None, "step-2", **options)
+
+    hub.files["me/mine"] = {"onnx/a": b"x", "model.safetensors": b"0"}
+    assert publish(b"1", overwrite=False).endswith("/commit/0")
+    assert hub.files == {"me/mine": hub.files["me/mine"], "me/mine@step-2": {"model.safetensors": b"1"}}
+    assert publish(b"1", overwrite=False).endswith("/me/mine/tree/step-2")
+    with pytest.raises(UserError, match="^me/mine has another model in step-2; remove it there, or give another name$"):
+        publish(b"2", overwrite=False)
+    assert not any("/commit/" in line for line in hub.requests)
+    publish(b"2")
+    assert hub.files["me/mine@step-2"] == {"model.safetensors": b"2"}
+    hub.files["me/mine@step-2"] = {".gitattributes": b""}  # an upload that ended after it had made the branch
+    publish(b"1", overwrite=False)
+    assert hub.files["me/mine@step-2"]["model.safetensors"] == b"1" != hub.files["me/mine"]["model.safetensors"]
+
+
+@pytest.mark.slow
+def test_the_milestones_of_a_run_are_branches_that_load(hub, tiny_config, tmp_path):
+    objectives = {step: random_objective(tiny_config(), seed=step) for step in (2, 7)}
+    runs = [write_run_of(objective, tmp_path / f"run_{step}", step) for step, objective in objectives.items()]
+    for each in runs:
+        shutil.copytree(each.checkpoints, runs[1].milestones, dirs_exist_ok=True)
+    for committed in (["step-2", "step-7", "main"], ["main"]):
+        hub.requests.clear()
+        assert push([f"--from={runs[1].path}", "--name=me/run", "--milestones"]) == 0
+        assert [line.rsplit("/", 1)[1] for line in hub.requests if "/commit/" in line] == committed
+    for revision, source in (("step-2", runs[0].path), ("step-7", runs[1].path), (None, runs[1].path)):
+        published, expected = electra_tf.load("me/run", revision=revision), electra_tf.load(source)
+        np.testing.assert_array_equal(published.encode(["w5"]), expected.encode(["w5"]))
+    with pytest.raises(UserError, match="no checkpoints; remove milestones, or give a run"):
+        electra_tf.push(runs[0].path, "me/run", milestones=True)
