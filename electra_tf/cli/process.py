@@ -68,6 +68,7 @@ def errors_reported() -> Iterator[ExitStatus]:
     warnings.filterwarnings("ignore", message="You are using a", category=FutureWarning)
     os.environ.setdefault("PYTHONWARNINGS", "ignore:You are using a:FutureWarning")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # else a line for each request to the Hugging Face Hub
     status = ExitStatus()
     try:
         yield status
