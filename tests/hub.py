@@ -78,7 +78,7 @@ class _Handler(BaseHTTPRequestHandler):
         if files is None:
             return 404, b"", {"X-Error-Code": "RepoNotFound"}
         name = f"{kind}{owner}/{name}"
-        branches, revision = self.hub.branches(name), rest[0]
+        branches, revision = self.hub.branches(name), "".join(rest[:1]) or "main"
         if verb == "refs":
             refs = [{"name": each, "ref": f"refs/heads/{each}", "targetCommit": branches[each]} for each in branches]
             return 200, {"branches": refs, "converts": [], "tags": []}, {}

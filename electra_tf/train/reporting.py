@@ -102,7 +102,7 @@ class Reporter:
                 speed += f", mfu {metrics['model_flops_utilization']:.2g}"
         begin, end = f"step {step}/{self._num_steps} | ", f" | {speed}, ETA {self._time_left(step)}"
         shown = {name: value for name, value in means.items() if name not in _NOT_SHOWN}
-        text = described(task, shown, _LONGEST_LINE - len(begin + end))
+        text = describe_metrics(task, shown, _LONGEST_LINE - len(begin + end))
         if "ipykernel" in sys.modules:  # a notebook
             self._bar = self._bar or tqdm(total=self._num_steps, initial=step, unit="step")
             self._bar.set_postfix_str(text, refresh=False)
@@ -124,7 +124,7 @@ class Reporter:
             sources.setdefault(source and f", {source}", {})[metric] = value
         for source, values in sources.items():
             begin = f"step {step} held out{source} | "
-            self._print(begin + described(task, values, _LONGEST_LINE - len(begin)))
+            self._print(begin + describe_metrics(task, values, _LONGEST_LINE - len(begin)))
 
     def versions(self, step: int, versions: dict[str, str]) -> None:
         """Records that a call continues the run with another version."""
@@ -197,7 +197,7 @@ class Reporter:
             write(line, file=sys.stderr)
 
 
-def described(task: Task, metrics: Mapping[str, float], room: int) -> str:
+def describe_metrics(task: Task, metrics: Mapping[str, float], room: int) -> str:
     """The metrics of a report for the terminal: all, or with `train.log_metrics: short` those of `Task.headline`.
 
     Args: room: the most characters of a short text; the metrics beyond are left out.

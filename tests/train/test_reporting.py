@@ -14,7 +14,7 @@ from electra_tf.flops.budget import RunCost
 from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.metrics import MetricAccumulator
 from electra_tf.train.plateau_alarm import PlateauAlarm
-from electra_tf.train.reporting import BestScore, JsonLines, Reporter, described, explain_nonfinite
+from electra_tf.train.reporting import BestScore, JsonLines, Reporter, describe_metrics, explain_nonfinite
 from electra_tf.train.run_directory import RATES, RunDirectory
 from tests.toy import Regression, ToyStage, built, toy_config, toy_run
 
@@ -62,11 +62,11 @@ def test_short_line_has_losses_beside_their_baselines_and_is_cut_where_there_is_
     monkeypatch.setattr(Regression, "headline", lambda task, metrics: {"mask_loss": 7.0, "noise": None})
     metrics = {"loss": 14.321, "mask_loss": 2.8167, "noise": 0.12345, "other": 5.0, "nonfinite_steps": 2}
     whole = "loss 14.3, nonfinite_steps 2, mask 2.82 vs 7, noise 0.123"
-    short = [described(Regression(toy_config()), metrics, room) for room in (len(whole), len(whole) - 1, 0)]
+    short = [describe_metrics(Regression(toy_config()), metrics, room) for room in (len(whole), len(whole) - 1, 0)]
     assert short == [whole, whole.removesuffix(", noise 0.123"), "loss 14.3"]
     monkeypatch.undo()
     # Without losses all metrics that have a value.
-    assert described(Regression(toy_config()), {"accuracy": 0.25, "recall": math.nan}, 99) == "accuracy 0.25"
+    assert describe_metrics(Regression(toy_config()), {"accuracy": 0.25, "recall": math.nan}, 99) == "accuracy 0.25"
 
 
 def test_notebook_has_a_progress_bar_in_place_of_lines(tmp_path, monkeypatch, capsys):
