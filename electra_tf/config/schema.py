@@ -96,9 +96,7 @@ class OptimizerConfig(Settings):
 
     CHOICE, OWNERS = "schedule", {"linear": ("decay_power",), "warmup_stable_decay": ("decay_fraction", "decay_shape")}
 
-    # adamw: without bias correction, as the authors' code; muon: orthogonal updates of the layers' matrices, adamw for
-    # the rest.
-    name: Literal["adamw", "lamb", "muon"] = "adamw"
+    name: Literal["adamw", "lamb"] = "adamw"  # adamw: without bias correction, as the authors' code
     learning_rate: Positive  # the highest rate, before warm-up and decay
     # Regular expressions on names of variables, each with a factor of the rate. Of several that match, all count.
     learning_rate_multipliers: dict[str, Positive] = {}
@@ -116,7 +114,6 @@ class OptimizerConfig(Settings):
     beta_1: DropoutRate = 0.9  # decay of the mean of gradients
     beta_2: DropoutRate = 0.999  # decay of the mean of their squares
     epsilon: Positive = 1e-6  # added to the root of that mean
-    momentum: DropoutRate = 0.95  # of muon: decay of the mean of a matrix's gradients
     clip_norm: Positive = 1.0  # largest global norm of the gradients, after the sum over replicas
     # Regular expressions on names of variables that have no weight decay.
     exclude_from_weight_decay: tuple[str, ...] = ("LayerNorm", "layer_norm", "bias")

@@ -1,4 +1,4 @@
-"""Builds the optimizer of a configuration. All have the methods of `AdamWeightDecay`."""
+"""Builds the optimizer of a configuration. Both optimizers have the methods of `AdamWeightDecay`."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,9 +9,8 @@ from electra_tf.config.errors import UserError
 from electra_tf.config.schema import OptimizerConfig
 from electra_tf.train.adam import AdamWeightDecay
 from electra_tf.train.lamb import Lamb
-from electra_tf.train.muon import Muon
 
-_KINDS = {"adamw": AdamWeightDecay, "lamb": Lamb, "muon": Muon}  # by `optimizer.name`
+_KINDS = {"adamw": AdamWeightDecay, "lamb": Lamb}  # by `optimizer.name`
 
 
 def build_optimizer(
