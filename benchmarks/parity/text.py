@@ -94,7 +94,7 @@ def tagging_differences(golden: GoldenSet) -> Differences:
         examples = read_tagged(golden.input_file(f"{golden.settings['task']}_{split}.txt"))
         targets = [[labels.index(tag) for tag in _in_bioes(tags)] for tags in examples.labels]
         max_seq_length = golden.settings["max_seq_length"]
-        features = tagging_features(examples.inputs[0], targets, tokenizer, max_seq_length).features
+        features = tagging_features(examples.inputs[0], targets, tokenizer, max_seq_length, None).features
         for row, line in enumerate(golden.features(split)):
             words, tokens = examples.inputs[0][row], features.row(row)
             differing["words"] += words != line["words"]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.text.vocabulary import Vocabulary
 
 # A text is read up to this number of bytes for each token of a row, so that no text takes long. The longest pieces of
@@ -102,13 +103,36 @@ def windows(tokens: tf.RaggedTensor, room: int, stride: int) -> tuple[tf.RaggedT
     Args:
         stride: the distance between the starts of two windows in tokens, at most `room`.
     Returns: the windows [W, (tokens)] in the order of the texts, at least one for each; and their texts, [W] int64.
+    Raises: UserError: the stride is longer than a window.
     """
+    if not 1 <= stride <= room:
+        raise UserError(f"stride is {stride}, expected 1 to {room}, the number of tokens between [CLS] and [SEP]")
     lengths = tokens.row_lengths()
     too_many = tf.maximum(lengths - room, 0)
     text, number = numbered(1 - (-too_many // stride))
     offset = tf.minimum(number * stride, tf.gather(too_many, text))
     length = tf.minimum(tf.gather(lengths, text) - offset, room)
     return slices(tokens.values, tf.gather(tokens.row_starts(), text) + offset, length), text
+
+
+def is_max_context(token: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Marks each token in the window that has most context on both sides of it.
+
+    A token's score in a window is the smaller of the numbers of tokens to its left and to its right, plus 1 % of the
+    window's length, as in BERT's code. Of windows with equal scores the first is marked.
+
+    Args: token: [W, (tokens)] int64, the number of each window's tokens; a token has one number in all windows.
+    Returns: [W, (tokens)] bool.
+    """
+    number, length = token.values, token.row_lengths()
+    left, right = tf.ragged.range(length).values, tf.ragged.range(length - 1, -1, -1).values
+    score = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(left + 1 + right, tf.float64)
+    num_tokens = tf.maximum(tf.reduce_max(number) + 1, 0)
+    best = tf.math.unsorted_segment_max(score, number, num_tokens)
+    place = tf.range(tf.size(number))
+    first = tf.where(score == tf.gather(best, number), place, tf.size(number))
+    is_first = place == tf.gather(tf.math.unsorted_segment_min(first, number, num_tokens), number)
+    return token.with_values(is_first)
 
 
 def join_words(
@@ -118,14 +142,39 @@ def join_words(
 
     Args:
         pieces: [words, (pieces)] int32.        text: [words] int64, the index of the text of each word, ascending.
-    Returns: the tokens of the texts, and the position of each word's first piece in its text, [words] int64.
+    Returns: the tokens of the texts, and the index of the word that begins at each token, -1 at further pieces; both
+        [N, (tokens)], int32 and int64.
     """
     is_empty = tf.cast(pieces.row_lengths() == 0, tf.int64)
     unknown = tf.fill([tf.reduce_sum(is_empty)], unknown_id)
     pieces = tf.concat([pieces, tf.RaggedTensor.from_row_lengths(unknown, is_empty, validate=False)], axis=1)
     words = tf.RaggedTensor.from_value_rowids(pieces, text, nrows=tf.cast(num_texts, tf.int64), validate=False)
-    tokens = words.merge_dims(1, 2)
-    return tokens, pieces.row_starts() - tf.gather(tokens.row_starts(), text)
+    tokens, (word, piece) = words.merge_dims(1, 2), numbered(pieces.row_lengths())
+    return tokens, tokens.with_values(tf.where(piece == 0, word, -1))
+
+
+def word_windows(
+    tokens: tf.RaggedTensor, word: tf.RaggedTensor, max_seq_length: int, stride: int | None
+) -> tuple[tf.RaggedTensor, tf.Tensor, tf.RaggedTensor, tf.Tensor]:
+    """Cuts texts of words into `windows`, or without a stride truncates them.
+
+    A word belongs to one window, in which its first piece stands furthest from an edge, see `is_max_context`.
+
+    Args: tokens, word: see `join_words`.
+    Returns: the windows [W, (tokens)] and their texts [W] int64; for their rows, with [CLS] and [SEP], the index of the
+        word that belongs to the window and begins at each token, else -1: [W, (tokens)] int64, ascending; and whether a
+        text has more tokens than its windows: [N] bool.
+    """
+    room = max_seq_length - 2
+    most = room if stride is None else max_bytes(max_seq_length, is_windowed=True)
+    is_cut = tokens.row_lengths() > most
+    tokens, word, text = cut(tokens, most), cut(word, most), tf.range(tokens.nrows())
+    if stride is not None:
+        number, text = windows(tokens.with_values(tf.range(tf.size(tokens.values, tf.int64))), room, stride)
+        tokens, word = (number.with_values(tf.gather(each.values, number.values)) for each in (tokens, word))
+        word = word.with_values(tf.where(is_max_context(number).values, word.values, -1))
+    edge = tf.fill([tokens.nrows(), 1], tf.constant(-1, tf.int64))
+    return tokens, text, tf.concat([edge, word, edge], axis=1), is_cut
 
 
 def join(parts: Sequence[tf.RaggedTensor], vocabulary: Vocabulary) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:

@@ -41,6 +41,7 @@ TASKS = {
     "multi_label": {"kind": "multi_label", "labels": ("x", "y", "z"), "head": "huggingface"},
     "regression": {"kind": "regression", "min_value": 1.0, "max_value": 5.0},
     "tagging": {"kind": "tagging", "labels": ("B-X", "I-X", "O")},
+    "tag windows": {"kind": "tagging", "labels": ("B-X", "I-X", "O"), "stride": 4},
     "choices": {"kind": "multiple_choice"},
     "squad_v1": {**_QUESTIONS, "version_2": False, "answerable_classifier": False},
     "squad_v2": _QUESTIONS,

@@ -120,16 +120,22 @@ SENTENCES = [
     ["seaside"] * 9,  # two pieces each, of which 14 fit
     ["sea", *"abcdefghi", "d.e", "sea", "d", "e"],  # 16 pieces; of "d.e" all are in
     ["x" * 300, "d"],
+    [*"abcdefghi"] * 17,  # 36 windows
 ]
 
 
 @pytest.mark.slow
-def test_served_tags_equal_those_of_predict(served, finetuned):
+@pytest.mark.parametrize(
+    ("name", "counts", "truncated"),
+    [("tagging", [5, 5, 7, 12, 2, 14], [False, False, True, True, False, True]),
+     ("tag windows", [5, 5, 9, 14, 2, 153], [False] * 6)],
+)  # fmt: skip
+def test_served_tags_equal_those_of_predict(served, finetuned, name, counts, truncated):
     texts = ["\t".join(SENTENCES[0]), *(" ".join(words) for words in SENTENCES[1:])]
-    outputs = call(served("tagging"), "tag", texts)
+    outputs = call(served(name), "tag", texts)
     values = [[0] * len(words) for words in SENTENCES]
-    sentences = predicted(finetuned("tagging"), SENTENCES, values=values).table.decode().split("\n\n")[:-1]
-    assert outputs["num_tokens"].tolist() == [5, 5, 7, 12, 2]
+    sentences = predicted(finetuned(name), SENTENCES, values=values).table.decode().split("\n\n")[:-1]
+    assert outputs["num_tokens"].tolist() == counts
     for row, sentence in enumerate(sentences):
         number = outputs["num_tokens"][row]
         lines = [line.split("\t") for line in sentence.split("\n")][:number]
@@ -140,7 +146,7 @@ def test_served_tags_equal_those_of_predict(served, finetuned):
         assert [texts[row][start:end] for start, end in spans] == SENTENCES[row][:number]
         assert set(outputs["tags"][row, number:].tolist()) <= {b""}
     assert len(set(outputs["tags"].reshape(-1).tolist())) == 4  # all three, and none in padding
-    assert outputs["truncated"].tolist() == [False, False, True, True, False]
+    assert outputs["truncated"].tolist() == truncated
 
 
 def test_words_are_read_up_to_the_bytes_of_a_row(served, finetuned):
@@ -152,9 +158,11 @@ def test_words_are_read_up_to_the_bytes_of_a_row(served, finetuned):
     assert outputs["tokens"][1, 2].decode() == "東" * 7
     assert outputs["truncated"].tolist() == [True] * 4
     model = finetuned("tagging")
-    result = tagging_features(sentences, [[0] * 9] * 4, model.tokenizer, MAX_SEQ_LENGTH)
+    result = tagging_features(sentences, [[0] * 9] * 4, model.tokenizer, MAX_SEQ_LENGTH, None)
     assert [len(words) for words in values_of_words(result.features, np.zeros([4, 16]))] == [7, 3, 1, 1]
     assert result.num_truncated == 4
+    windows = call(served("tag windows"), "tag", ["sea " * 4096, "sea " * 4097])  # 16 rows of 1,024 bytes
+    assert (windows["num_tokens"].tolist(), windows["truncated"].tolist()) == ([4096, 4096], [False, True])
 
 
 @pytest.mark.slow

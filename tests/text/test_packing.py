@@ -1,7 +1,7 @@
 import pytest
 import tensorflow as tf
 
-from electra_tf.text.packing import cut_contexts, cut_pair, cut_texts, join_words, pack, windows
+from electra_tf.text.packing import cut_contexts, cut_pair, cut_texts, join_words, pack, windows, word_windows
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, WordPieceVocabulary
 
 TEXTS = tf.RaggedTensor.from_row_lengths([10, 11, 12, 20, 21, 22, 23, 24], [3, 0, 5])
@@ -33,9 +33,24 @@ def test_windows_have_a_stride_and_the_last_one_ends_with_its_text():
 
 
 def test_a_word_without_pieces_is_joined_as_unknown():
-    tokens, first_piece = join_words(ragged([7, 8], [], [9]), tf.constant([0, 0, 2], tf.int64), 3, unknown_id=1)
+    tokens, word = join_words(ragged([7, 8], [], [9]), tf.constant([0, 0, 2], tf.int64), 3, unknown_id=1)
     assert tokens.to_list() == [[7, 8, 1], [], [9]]
-    assert first_piece.numpy().tolist() == [0, 2, 0]
+    assert word.to_list() == [[0, -1, 1], [], [2]]
+
+
+def test_a_word_belongs_to_the_window_in_which_its_first_piece_is_furthest_from_an_edge_or_else_to_the_first():
+    word = ragged([0], [], [1, 2, 3, 4, -1, 5, 6, 7, -1, 8])
+    parts, text, words, is_cut = word_windows(word + 50, tf.cast(word, tf.int64), max_seq_length=7, stride=2)
+    assert parts.to_list()[2:] == [
+        [51, 52, 53, 54, 49],
+        [53, 54, 49, 55, 56],
+        [49, 55, 56, 57, 49],
+        [55, 56, 57, 49, 58],
+    ]
+    assert text.numpy().tolist() == [0, 1, 2, 2, 2, 2]
+    belong = [[0], [], [1, 2, 3, 4, -1], [-1, -1, -1, 5, -1], [-1, -1, 6, -1, -1], [-1, -1, 7, -1, 8]]
+    assert words.to_list() == [[-1, *row, -1] for row in belong]
+    assert not is_cut.numpy().any()
 
 
 def test_packed_rows_have_special_tokens_segments_and_padding():

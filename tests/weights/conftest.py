@@ -51,7 +51,7 @@ HEADS = {
         "text_columns": TEXT_COLUMNS,
         "dropout": 0.2,
     },
-    "TokenClassification": {"kind": "tagging", "labels": TAGS, "scheme": "iob1", "dropout": 0.2},
+    "TokenClassification": {"kind": "tagging", "labels": TAGS, "scheme": "iob1", "dropout": 0.2, "stride": 3},
     "QuestionAnswering": {"kind": "question_answering", **PLAIN_ANSWERS, **WINDOWS},
     "MultipleChoice": {"kind": "multiple_choice", "dropout": 0.2},
 }

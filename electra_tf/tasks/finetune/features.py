@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
 from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.kind import EncodedExamples
 from electra_tf.text.packing import cut, cut_pair, cut_texts, join, max_bytes, windows
@@ -41,8 +40,6 @@ def text_features(
     """
     room = max_seq_length - 1 - len(texts)  # beside [CLS] and one [SEP] a text
     assert room >= len(texts), f"max_seq_length {max_seq_length} is too small"
-    if stride is not None and not 1 <= stride <= room:
-        raise UserError(f"stride is {stride}, expected 1 to {room}, the number of tokens between [CLS] and [SEP]")
     rows, num_truncated, longest = [], 0, max_bytes(max_seq_length, is_windowed=stride is not None)
     for begin, end in batches(len(texts[0])):
         columns = [cut_texts(tf.constant(column[begin:end], tf.string), longest) for column in texts]

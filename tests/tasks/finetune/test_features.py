@@ -3,6 +3,7 @@
 Windows of questions, cut by hand; and the characters of tokens of SentencePiece and byte-level vocabularies.
 """
 
+import dataclasses
 import logging
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_a_choice_that_does_not_fit_alone_is_refused(tokenizer, refusal):
 
 
 def test_the_label_of_a_word_is_at_its_first_piece_and_a_word_without_pieces_becomes_unk(tokenizer):
-    features = tagging_features([["ab", "\x01", "c"], ["\x01"]], [[4, 2, 3], [3]], tokenizer, 9).features
+    features = tagging_features([["ab", "\x01", "c"], ["\x01"]], [[4, 2, 3], [3]], tokenizer, 9, None).features
     assert rows_of(features) == [[CLS, 5, 16, UNK, 7, SEP], [CLS, UNK, SEP]]
     label_ids, weights = np.int32([0, 4, 0, 2, 3, 0, 0, 3, 0]), np.float32([0, 1, 0, 1, 1, 0, 0, 1, 0])
     np.testing.assert_array_equal(features.token_targets["label_ids"], label_ids, strict=True)
@@ -110,14 +111,37 @@ def test_the_label_of_a_word_is_at_its_first_piece_and_a_word_without_pieces_bec
 
 
 def test_a_long_sentence_is_truncated_and_counted_and_its_truncated_words_get_no_values(tokenizer):
-    result = tagging_features([["a", "bcd", "e"], ["f"]], [[1, 2, 3], [4]], tokenizer, 5)
+    result = tagging_features([["a", "bcd", "e"], ["f"]], [[1, 2, 3], [4]], tokenizer, 5, None)
     assert rows_of(result.features) == [[CLS, 5, 6, 17, SEP], [CLS, 10, SEP]]
     assert result.num_truncated == 1
     assert result.features.token_targets["label_weights"].sum() == 3
-    features = tagging_features([["ab", "c", "d", "e"], ["f"]], None, tokenizer, 5).features
+    features = tagging_features([["ab", "c", "d", "e"], ["f"]], None, tokenizer, 5, None).features
     assert set(features.token_targets) == {"label_weights"}
     values = np.arange(12).reshape(2, 6)
     assert [row.tolist() for row in values_of_words(features, values)] == [[1, 3], [7]]
+
+
+def test_a_long_sentence_has_windows_and_each_word_a_label_and_a_value_in_one_of_them(tokenizer):
+    sentences, labels = [["a"], ["ab", "c", "d", "efg", "h"], []], [[1], [2, 3, 4, 5, 6], []]
+    features = tagging_features(sentences, labels, tokenizer, 6, 2).features
+    windows = [[5, 16, 7, 8], [7, 8, 9, 20], [9, 20, 21, 12]]  # a ##b c d, c d e ##f, e ##f ##g h
+    assert rows_of(features) == [[CLS, 5, SEP], *([CLS, *window, SEP] for window in windows), [CLS, SEP]]
+    of_tokens = [[1], [2, 0, 3, 0], [0, 4, 5, 0], [0, 0, 0, 6], []]
+    expected = np.int32([label for row in of_tokens for label in (0, *row, 0)])
+    np.testing.assert_array_equal(features.token_targets["label_ids"], expected, strict=True)
+    np.testing.assert_array_equal(features.token_targets["label_weights"], (expected > 0).astype(np.float32))
+    values = [row.tolist() for row in values_of_words(features, np.arange(35).reshape(5, 7))]
+    assert values == [[1], [8, 10, 16, 17, 25], []]
+
+
+@pytest.mark.parametrize("labels", [None, [[1, 2, 3], [4]]])
+def test_a_stride_changes_no_sentence_that_fits_and_windows_end_at_the_bytes_of_16_rows(tokenizer, labels):
+    fitting, windowed = (tagging_features([["a", "bcd", "e"], ["f"]], labels, tokenizer, 7, each) for each in (None, 2))
+    np.testing.assert_equal(*(dataclasses.asdict(each) for each in (fitting, windowed)))
+    text = ["a"] * 8_000  # 7 tokens a row, 64 bytes a token, 16 rows: 7,168 bytes, which are 3,584 words with spaces
+    result = tagging_features([text, ["f"]], labels and [[1] * 8_000, [4]], tokenizer, 7, 5)
+    assert (result.num_truncated, [len(row) for row in rows_of(result.features)][-3:]) == (1, [7, 7, 3])
+    assert result.features.token_targets["label_weights"].sum() == 3_584 + 1
 
 
 LONG, SHORT = "w5 " * 30, "w6 w7"
@@ -329,12 +353,13 @@ def test_of_a_text_with_more_tokens_than_bytes_as_many_tokens_as_bytes_are_kept(
 
 
 def test_each_word_has_its_label_at_its_marker_or_at_its_space(pieces, of_bytes):
-    features = tagging_features([["これは", "、", "the"]], [[1, 2, 3]], pieces, max_seq_length=12).features
+    features = tagging_features([["これは", "、", "the"]], [[1, 2, 3]], pieces, max_seq_length=12, stride=None).features
     tokens = [pieces.vocabulary.tokens[index] for index in features.input_ids]
     assert tokens == ["[CLS]", "▁", "これ", "は", "▁", "[UNK]", "▁the", "[SEP]"]
     assert features.token_targets["label_ids"].tolist() == [0, 1, 0, 0, 2, 0, 3, 0]
     assert np.flatnonzero(features.token_targets["label_weights"]).tolist() == [1, 4, 6]
-    features = tagging_features([["the", "cat", "日"], ["cat", "the"]], [[1, 2, 3], [2, 1]], of_bytes, 12).features
+    words, labels = [["the", "cat", "日"], ["cat", "the"]], [[1, 2, 3], [2, 1]]
+    features = tagging_features(words, labels, of_bytes, 12, None).features
     row = [269, 257, 261, 162, 245, 98, 270]  # no space is written before an ideograph
     assert features.input_ids.tolist() == [*row, 269, 260, 258, 270]
     assert features.token_targets["label_ids"].tolist() == [0, 1, 2, 3, 0, 0, 0, 0, 2, 1, 0]

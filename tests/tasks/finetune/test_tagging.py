@@ -183,8 +183,10 @@ def test_words_beyond_the_cut_are_counted_apart_and_never_right(tiny_encoder, ca
     outputs = {"label_ids": label_ids, "probabilities": np.ones([2, 8]), "loss": loss}
     assert data.evaluated(outputs).metrics == pytest.approx(expected | {"loss": 0.0})
     caplog.clear()
-    without_cut = TaskData(config, tiny_encoder.tokenizer, None, {"dev": tagged("B-X O O O")})
-    assert without_cut.metric_names == (*list(expected)[:-1], "loss") and caplog.text == ""
+    windowed = toy_finetuning_config(task | {"stride": 3}, data={"max_seq_length": 8})
+    for fitting, sentence in ((config, "B-X O O O"), (windowed, "B-X O O O O O O B-X")):
+        without_cut = TaskData(fitting, tiny_encoder.tokenizer, None, {"dev": tagged(sentence)})
+        assert without_cut.metric_names == (*list(expected)[:-1], "loss") and caplog.text == ""
 
 
 def test_targets_are_the_ids_of_tags_and_one_missing_in_training_is_named_with_its_line(refusal):

@@ -16,7 +16,7 @@ import tensorflow as tf
 from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.kind import EncodedExamples
 from electra_tf.tasks.finetune.kinds.squad import Question
-from electra_tf.text.packing import cut, cut_texts, join, max_bytes, numbered, slices
+from electra_tf.text.packing import cut, cut_texts, is_max_context, join, max_bytes, numbered, slices
 from electra_tf.text.tokenizer import Tokenizer
 
 _NEAR = 16  # characters between where an answer should be and where it is
@@ -63,33 +63,13 @@ def context_windows(
         position=tf.gather(query.row_lengths(), question) + 2,
         first_token=tf.gather(contexts.row_starts(), tf.gather(context_of, question)) + offset,
         length=length,
-        is_max_context=_is_max_context(first_number, length),
+        is_max_context=is_max_context(tf.ragged.range(first_number, first_number + length)),
     )
 
 
 def cut_query(query: tf.RaggedTensor, max_seq_length: int, max_query_length: int) -> tf.RaggedTensor:
     """The first tokens of questions: as many as are allowed, and as leave room for a token of the context."""
     return cut(query, min(max_query_length, max_seq_length - 4))  # [CLS] question [SEP] token [SEP]
-
-
-def _is_max_context(first_number: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
-    """Marks each token in the window that has most context on both sides of it.
-
-    A token's score in a window is the smaller of the numbers of tokens to its left and to its right, plus 1 % of the
-    window's length, as in BERT's code. Of windows with equal scores the first is marked.
-
-    Args: first_number: [W] int64, the number of each window's first token; a token has one number in all windows.
-    Returns: [W, (tokens)] bool.
-    """
-    left, right = tf.ragged.range(length).values, tf.ragged.range(length - 1, -1, -1).values
-    score = tf.cast(tf.minimum(left, right), tf.float64) + 0.01 * tf.cast(left + 1 + right, tf.float64)
-    token = tf.ragged.range(first_number, first_number + length).values
-    num_tokens = tf.maximum(tf.reduce_max(token) + 1, 0)
-    best = tf.math.unsorted_segment_max(score, token, num_tokens)
-    place = tf.range(tf.size(token))
-    first = tf.where(score == tf.gather(best, token), place, tf.size(token))
-    is_first = place == tf.gather(tf.math.unsorted_segment_min(first, token, num_tokens), token)
-    return tf.RaggedTensor.from_row_lengths(is_first, length, validate=False)
 
 
 @dataclass(frozen=True, kw_only=True)

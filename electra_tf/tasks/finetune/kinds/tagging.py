@@ -12,7 +12,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.config.settings import DropoutRate, Labels, Settings
+from electra_tf.config.settings import Count, DropoutRate, Labels, Settings
 from electra_tf.data.batch import Batch
 from electra_tf.data.bucketing import Features
 from electra_tf.tasks.finetune.examples import DataFile, Examples, NewColumns
@@ -25,8 +25,8 @@ from electra_tf.tasks.finetune.settings import FinetuningRunConfig
 from electra_tf.tasks.finetune.tag_schemes import TagScheme, fits_scheme, scheme_prefixes
 from electra_tf.tasks.finetune.task import Head, LogitsTask
 from electra_tf.tasks.finetune.transformers_head import MODERN_HIDDEN, FoundHead, TransformersHead, Weights, WrittenHead
-from electra_tf.tasks.served import Served, ServedModel, ServedOutputs
-from electra_tf.text.packing import Rows, cut, cut_texts, join, join_words, max_bytes
+from electra_tf.tasks.served import Served, ServedModel, ServedOutputs, ServingShapes, in_blocks
+from electra_tf.text.packing import Rows, cut_texts, join, join_words, max_bytes, word_windows
 from electra_tf.text.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ class TaggingConfig(Settings):
     # linear: one dense layer. huggingface: as in transformers' class, which with the modern block has two layers more.
     head: Head = "linear"
     dropout: DropoutRate = 0.0  # rate in the head, as in the authors' code
+    # Tokens between the starts of two windows of a long text; null: a long text is truncated.
+    stride: Count | None = None
 
 
 class TaggingTask(LogitsTask):
@@ -69,9 +71,22 @@ class TaggingTask(LogitsTask):
 
 
 class ServedTagging(ServedModel):
-    """Serves a tagging model: `tag` and `embed`."""
+    """Serves a tagging model: `tag` and `embed`.
+
+    If the model was fine-tuned with a stride, a long text is cut into windows, and a word has the tag of the window in
+    which it stands furthest from an edge. Without a stride it is truncated. `--predict` does the same.
+    """
 
     default = "tag"
+
+    def __init__(self, task: TaggingTask, tokenizer: Tokenizer, shapes: ServingShapes):
+        self._stride: int | None = task.config.task.stride
+        self.has_windows = self._stride is not None
+        super().__init__(task, tokenizer, shapes)
+
+    @property
+    def least_length(self) -> int:
+        return 2 + (self._stride or 1)  # with [CLS] and [SEP]
 
     def served(self) -> dict[str, Served]:
         tag: Served = (self._tag, self.texts("text"))
@@ -88,27 +103,32 @@ class ServedTagging(ServedModel):
             start, end: [N, W] int32, the word's first character (code point) in the text and its end (exclusive).
             num_tokens: [N] int32, the number of words.        truncated: [N] bool, whether the text was cut.
         """
-        text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length))
-        (words, row, start, end), nrows = words_of(text), tf.size(text, tf.int64)
-        pieces, room = self.tokenizer.tokenize(words), self.shapes.max_seq_length - 2
-        tokens, first_piece = join_words(pieces, row, nrows, self.tokenizer.vocabulary.unk_id)
-        fits = first_piece < room
+        text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length, self.has_windows))
+        (words, text_of, start, end), nrows = words_of(text), tf.size(text, tf.int64)
+        tokens, word = join_words(self.tokenizer.tokenize(words), text_of, nrows, self.tokenizer.vocabulary.unk_id)
+        parts, _, word, has_more = word_windows(tokens, word, self.shapes.max_seq_length, self._stride)
+        rows = self.pack([parts])
+        word = tf.reshape(word.to_tensor(-1, shape=tf.shape(rows.input_ids)), [-1])
+        position = tf.where(word >= 0)[:, 0]  # among the tokens of all rows, for each word that fits
+        word = tf.gather(word, position)
 
-        def of_texts(values: tf.Tensor) -> tf.Tensor:  # [words] -> [N, W]
-            kept = tf.boolean_mask(values, fits), tf.boolean_mask(row, fits)
-            return tf.RaggedTensor.from_value_rowids(*kept, nrows=nrows, validate=False).to_tensor()
+        def of_tokens(some_rows: Rows) -> ServedOutputs:  # flat, because rows without any text have no known width
+            tagged = self._tagged(some_rows)
+            return {name: tf.reshape(tagged[name], [-1]) for name in ("tags", "probability")}
 
-        tagged = self._tagged(self.pack([cut(tokens, room)]))
-        position = of_texts(1 + first_piece)  # after [CLS]; in padding 0
-        real = position > 0
+        shapes: dict[str, tuple[list[int], tf.DType]] = {"tags": ([], tf.string), "probability": ([], tf.float32)}
+        tagged = in_blocks(of_tokens, rows, shapes) if self.has_windows else of_tokens(rows)
+        of_words = {name: tf.gather(values, position) for name, values in tagged.items()}
+        for name, values in {"tokens": words, "start": start, "end": end}.items():
+            of_words[name] = tf.gather(values, word)
+        of_texts = {
+            name: tf.RaggedTensor.from_value_rowids(values, tf.gather(text_of, word), nrows=nrows, validate=False)
+            for name, values in of_words.items()
+        }  # [N, (words)]
         return {
-            "tokens": of_texts(words),
-            "tags": tf.where(real, tf.gather(tagged["tags"], position, batch_dims=1), ""),
-            "probability": tf.where(real, tf.gather(tagged["probability"], position, batch_dims=1), 0.0),
-            "start": of_texts(start),
-            "end": of_texts(end),
-            "num_tokens": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
-            "truncated": is_cut | (tokens.row_lengths() > room),
+            **{name: values.to_tensor() for name, values in of_texts.items()},
+            "num_tokens": tf.cast(of_texts["tokens"].row_lengths(), tf.int32),
+            "truncated": is_cut | has_more,
         }
 
     def _tagged(self, rows: Rows) -> ServedOutputs:
@@ -139,7 +159,7 @@ class TaggingHead(TransformersHead):
         "Bert": {"classifier": ("dense",)},
         "ModernBert": {**MODERN_HIDDEN, "classifier": ("dense",)},
     }
-    noted = ("scheme",)
+    noted = ("scheme", "stride")
 
     def written(self, config: FinetuningRunConfig, weights: Weights, family: str) -> WrittenHead | str:
         notes = ("A word has the label of its first piece; the other pieces were not trained.",)
@@ -155,7 +175,7 @@ class TaggingHead(TransformersHead):
         stated: tuple[Any, ...] = (noted.get("scheme"), "iob2", "bioes")
         known: list[TagScheme] = [scheme for scheme in stated if scheme in schemes_of_spans]
         fitting = (scheme for scheme in known if all(fits_scheme(label, scheme) for label in settings["labels"]))
-        return {**settings, "scheme": next(fitting, "plain")}
+        return {**super().with_noted(settings, noted), "scheme": next(fitting, "plain")}
 
 
 class Tagging(Kind):
@@ -177,10 +197,12 @@ class Tagging(Kind):
         self, examples: Examples, config: FinetuningRunConfig, tokenizer: Tokenizer, is_training: bool
     ) -> EncodedExamples:
         targets = None if examples.labels is None else tag_targets(examples, config.task.labels)
-        encoded = tagging_features(examples.inputs[0], targets, tokenizer, config.data.max_seq_length)
+        length, stride = config.data.max_seq_length, config.task.stride
+        encoded = tagging_features(examples.inputs[0], targets, tokenizer, length, stride)
         num_words = sum(map(len, examples.inputs[0]))
         if num_cut := num_words - int(encoded.features.token_targets["label_weights"].sum()):
-            lack = "training" if is_training else f"prediction: beyond data.max_seq_length {config.data.max_seq_length}"
+            limit = f"data.max_seq_length {length}" if stride is None else f"{max_bytes(length, True)} bytes"
+            lack = "training" if is_training else f"prediction: beyond {limit}"
             logger.warning("%s: %d of %d words get no %s", examples.source, num_cut, num_words, lack)
         return replace(encoded, gold=examples.labels)
 
@@ -244,42 +266,39 @@ def tagging_features(
     label_ids: Sequence[Sequence[int]] | None,
     tokenizer: Tokenizer,
     max_seq_length: int,
+    stride: int | None,
 ) -> EncodedExamples:
     """Returns the features of tagged sentences: the label of a word belongs to its first piece.
 
-    A sentence that is too long loses its end; `values_of_words` gives one value for each word that is left. A word
-    without a piece, such as a control character, becomes [UNK], so that its label has a position. The words with spaces
-    between them are read up to `max_bytes`.
+    A sentence that is too long loses its end, or with a stride has several rows, see `word_windows`; `values_of_words`
+    gives one value for each word that is left. A word without a piece, such as a control character, becomes [UNK], so
+    that its label has a position. The words with spaces between them are read up to `max_bytes`.
 
     Args: label_ids: the label of each word; None for prediction.
-    Returns: features with the token targets `label_weights`, 1 on the first piece of a word, and `label_ids`, if given.
+    Returns: features with the token targets `label_weights`, 1 on the first piece of a word in the window to which it
+        belongs, and `label_ids`, if given.
     """
-    room = max_seq_length - 2
-    rows, first_pieces, num_truncated = [], [], 0
-    read = [_read_words(sentence, max_bytes(max_seq_length)) for sentence in sentences]
+    rows, of_rows, num_truncated = [], [], 0
+    longest = max_bytes(max_seq_length, is_windowed=stride is not None)
+    read = [_read_words(sentence, longest) for sentence in sentences]
     is_cut = np.array([part is not whole for part, whole in zip(read, sentences, strict=True)], bool)
     num_words = np.array([len(sentence) for sentence in read], np.int64)
     for begin, end in batches(len(sentences)):
         words = [word for each in read[begin:end] for word in tokenizer.vocabulary.in_context(each)]
         pieces = tokenizer.tokenize(tf.constant(words, tf.string))
         sentence = np.repeat(np.arange(end - begin), num_words[begin:end])
-        tokens, first_piece = join_words(pieces, sentence, end - begin, tokenizer.vocabulary.unk_id)
-        rows.append((*join([cut(tokens, room)], tokenizer.vocabulary), tf.range(begin, end)))
-        first_pieces.append(first_piece.numpy())
-        num_truncated += np.count_nonzero(is_cut[begin:end] | (tokens.row_lengths() > room))
-    features = joined_features(rows)
-
-    first_piece = np.concatenate(first_pieces)
-    fits = first_piece < room
-    position = (np.repeat(features.row_splits[:-1], num_words) + 1 + first_piece)[fits]
-    values: dict[str, npt.NDArray[Any]] = {"label_weights": np.ones(len(fits), np.float32)}
+        tokens, word = join_words(pieces, sentence, end - begin, tokenizer.vocabulary.unk_id)
+        parts, text, word, has_more = word_windows(tokens, word, max_seq_length, stride)
+        rows.append((*join([parts], tokenizer.vocabulary), begin + text))
+        of_rows.append(np.where(word.values < 0, -1, num_words[:begin].sum() + word.values))
+        num_truncated += np.count_nonzero(is_cut[begin:end] | has_more)
+    word = np.concatenate(of_rows)
+    token_targets: dict[str, npt.NDArray[Any]] = {"label_weights": (word >= 0).astype(np.float32)}
     if label_ids is not None:
         labels_of_read = (labels[: len(words)] for labels, words in zip(label_ids, read, strict=True))
-        values["label_ids"] = np.array([label for labels in labels_of_read for label in labels], np.int32)
-    token_targets = {name: np.zeros(len(features.input_ids), of_words.dtype) for name, of_words in values.items()}
-    for name, of_words in values.items():
-        token_targets[name][position] = of_words[fits]
-    return EncodedExamples(replace(features, token_targets=token_targets), num_truncated)
+        labels = np.array([label for labels in labels_of_read for label in labels], np.int32)
+        token_targets["label_ids"] = np.where(word < 0, 0, labels[word])
+    return EncodedExamples(replace(joined_features(rows), token_targets=token_targets), num_truncated)
 
 
 def _read_words(words: Sequence[str], longest: int) -> Sequence[str]:
@@ -299,7 +318,9 @@ def values_of_words(features: Features, values: npt.NDArray[Any]) -> list[npt.ND
     Args: features, values: of `tagging_features`, and [N, S], a value for each token of each row.
     """
     is_word = features.token_targets["label_weights"] > 0
-    return [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
+    of_rows = [values[row, : features.lengths[row]][is_word[features.row(row)]] for row in range(features.num_rows)]
+    first_rows = np.flatnonzero(np.diff(features.example_index, prepend=-1)).tolist()
+    return [np.concatenate(of_rows[slice(*rows)]) for rows in itertools.pairwise([*first_rows, len(of_rows)])]
 
 
 def tag_labels(examples: Examples, scheme: TagScheme) -> tuple[str, ...]:
