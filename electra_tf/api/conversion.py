@@ -85,5 +85,5 @@ def export(
     longest, windowed = (max_bytes(model.shapes.max_seq_length, is_windowed) for is_windowed in (False, True))
     texts = f"texts are read up to {longest} bytes" + (f" (in windows: {windowed})" if model.has_windows else "")
     if not model.tokenizer.runs_in_graphs:
-        texts = "they take ids, as TensorFlow has no byte-level BPE; make them with the tokenizer.json of the model"
+        texts = "they take ids, which the model's tokenizer.json makes: TensorFlow cannot split text as it does"
     return f"wrote {version_dir}: signatures {', '.join(sorted(model.signatures()))}; {texts}"

@@ -40,7 +40,8 @@ class ServedModel(tf.Module):
 
     A subclass extends `served`. Each function is an attribute too: `model.embed(text)`. Texts are read up to
     `max_bytes` of `max_seq_length`. If the tokenizer does not run in graphs, only the functions of ids are served. A
-    WordPiece vocabulary drops invalid bytes of UTF-8; with SentencePiece they are unknown characters.
+    WordPiece vocabulary drops invalid bytes of UTF-8; with SentencePiece they are unknown characters, with byte-level
+    BPE U+FFFD.
 
     Args: task: it cannot be trained further, because its encoder is changed for inference.
     Raises: UserError: the model does not allow the shapes.

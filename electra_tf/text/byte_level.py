@@ -1,5 +1,6 @@
-"""Byte-level BPE (ModernBERT, Ettin, mmBERT, RoBERTa) by the library `tokenizers`, outside graphs."""
+"""Byte-level BPE (ModernBERT, Ettin, mmBERT, RoBERTa): as TensorFlow ops, or by the library `tokenizers`."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -8,22 +9,19 @@ import tensorflow as tf
 from tokenizers import Encoding
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
+from electra_tf.text.byte_pair_ops import BLANKS, BytePairOps, is_known_form
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.tokenizer_json import has_byte_alphabet
-from electra_tf.text.vocabulary import BERT_TEXT, TextSettings, Vocabulary
-
-_SURROGATES = {0xDC00 + byte: "\ufffd" for byte in range(0x80, 0x100)}  # what Python makes of invalid bytes
+from electra_tf.text.vocabulary import BERT_TEXT, UNSPACED, TextSettings, Vocabulary
 
 
 class ByteLevelTokenizer(Tokenizer):
-    """Maps text, in eager tensors, to the ids of a tokenizer.json.
+    """Maps text to the ids of a tokenizer.json.
 
-    Names of special tokens in a text are text, as with the other tokenizers: no text has the id of [SEP]. Each invalid
-    byte of UTF-8 becomes U+FFFD. No operation of TensorFlow splits text as these files say, with regular expressions of
-    their own, so in a graph there are no ids.
+    Names of special tokens in a text are text, as with the other tokenizers: no text has the id of [SEP]. Invalid bytes
+    of UTF-8 become U+FFFD, as in Python. Files of GPT-2's form, such as ModernBERT's and RoBERTa's, run in graphs. No
+    operation of TensorFlow normalizes and splits text as the others say, so only eager tensors have their ids.
     """
-
-    runs_in_graphs = False
 
     def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
         super().__init__(vocabulary, settings)
@@ -31,15 +29,22 @@ class ByteLevelTokenizer(Tokenizer):
         self._library.no_truncation()
         self._library.no_padding()
         self._library.encode_special_tokens = True
+        parts = json.loads(self._library.to_str())
+        self._ops = BytePairOps(self._library, parts) if is_known_form(parts) else None
+        self.runs_in_graphs = self._ops is not None
 
     @property
     def description(self) -> str:
         return f"tokens of a {'byte-level BPE' if has_byte_alphabet(self.vocabulary.content) else 'BPE with bytes'}"
 
     def tokenize(self, texts: tf.Tensor | Sequence[str]) -> tf.RaggedTensor:
+        if self._ops:
+            return self._ops.tokenize(texts)
         return _ids(self._library.encode_batch_fast(_strings(texts), add_special_tokens=False))
 
     def tokenize_with_offsets(self, texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        if self._ops:
+            return self._ops.tokenize_with_offsets(texts)
         strings = _strings(texts)
         encoded = self._library.encode_batch(strings, add_special_tokens=False)
         ids = _ids(encoded)
@@ -47,16 +52,18 @@ class ByteLevelTokenizer(Tokenizer):
         starts, ends = np.array(list(chain.from_iterable(pairs)), np.int64).reshape(-1, 2).T
         return ids, ids.with_values(tf.constant(starts)), ids.with_values(tf.constant(ends))
 
+    def in_context(self, words: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
+        is_unspaced = tf.strings.regex_full_match(words, f"(?s)[{BLANKS}{UNSPACED}].*")
+        return tf.where(is_first | is_unspaced, words, " " + words)
+
     def to_hugging_face(self) -> HuggingFaceTokenizer:
         return HuggingFaceTokenizer.from_buffer(self.vocabulary.content)
 
 
 def _strings(texts: tf.Tensor | Sequence[str]) -> list[str]:
     contents = texts.numpy().tolist() if isinstance(texts, tf.Tensor) else texts
-    return [
-        each.decode(errors="surrogateescape").translate(_SURROGATES) if isinstance(each, bytes) else each
-        for each in contents
-    ]
+    return [each.decode(errors="replace") if isinstance(each, bytes) else each for each in contents]
 
 
 def _ids(encoded: Sequence[Encoding]) -> tf.RaggedTensor:

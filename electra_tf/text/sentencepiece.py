@@ -4,6 +4,7 @@ SentencePiece's own normalization works on other units than `tokenizers`' copy o
 letters with combining marks. So the model has the rule `identity`, and text is brought to NFKC before it.
 """
 
+import hashlib
 import sys
 
 import tensorflow as tf
@@ -44,14 +45,23 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
     is cleared, as every `tf.random.set_seed` does.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, content: bytes) -> None:
+        self._content = content
         super().__init__()
         _ = self.resource_handle  # created now, because the first use may be in a function
 
     def _create_resource(self) -> tf.Tensor:
-        content, name = self._vocabulary.content, self._vocabulary.sha256
-        return sentencepiece_tokenizer.gen_sentencepiece_tokenizer.sentencepiece_op(model=content, shared_name=name)
+        name = hashlib.sha256(self._content).hexdigest()
+        ops = sentencepiece_tokenizer.gen_sentencepiece_tokenizer
+        return ops.sentencepiece_op(model=self._content, shared_name=name)
+
+
+def pieces_tokenizer(content: bytes) -> tf_text.SentencepieceTokenizer:
+    """The operations of a SentencePiece model, with its ids."""
+    # FastSentencepieceTokenizer gives other ids for a model with the rule `identity`.
+    pieces = tf_text.SentencepieceTokenizer(content, out_type=tf.int32)
+    pieces._model_resource = _ModelResource(content)
+    return pieces
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -70,9 +80,7 @@ class SentencePieceTokenizer(Tokenizer):
         with tf.device("CPU:0"):
             # A character that is in no piece is unknown. The last entry is above all characters.
             self._characters = tf.constant([*sorted(set(map(ord, characters))), sys.maxunicode + 1])
-            # FastSentencepieceTokenizer gives other ids for a model with the rule `identity`.
-            self._pieces = tf_text.SentencepieceTokenizer(vocabulary.content, out_type=tf.int32)
-            self._pieces._model_resource = _ModelResource(vocabulary)
+            self._pieces = pieces_tokenizer(vocabulary.content)
 
     @property
     def description(self) -> str:

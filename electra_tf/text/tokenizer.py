@@ -40,7 +40,8 @@ class Tokenizer(tf.Module):
         """Tokenizes lines, and finds the position of each token in its line, in characters (Unicode code points).
 
         A token ends after the accents stripped from its last character. White space and deleted characters may lie
-        between tokens. Tokens are in order and do not overlap, except if one character becomes several tokens.
+        between tokens. Tokens are in order and do not overlap, except if one character becomes several tokens, or if
+        normalization changes neighbouring characters together: then each of their tokens has all of them.
 
         Args:
             texts: [N] string, UTF-8; each invalid byte counts as a character.
@@ -48,6 +49,13 @@ class Tokenizer(tf.Module):
             [N, (tokens)] int64.
         """
         raise NotImplementedError
+
+    def in_context(self, words: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        """Words [W] string of texts, which are tokenized one by one: `Vocabulary.in_context` as TensorFlow ops.
+
+        Args: rows: [W] int64, ascending, the text of each word.
+        """
+        return words
 
     def tokens_of(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
         """The tokens of ids (int32 in [0, V), dense or ragged), as strings in the same shape."""

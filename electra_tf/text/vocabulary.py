@@ -27,8 +27,9 @@ IDEOGRAPH_RANGES = (
 
 IDEOGRAPHS = "".join(f"{chr(first)}-{chr(last)}" for first, last in IDEOGRAPH_RANGES)  # in the brackets of a pattern
 
-# A character before which no space is written: white space, kana, Chinese punctuation, wide forms and ideographs.
-_UNSPACED = re.compile(rf"[\s\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f{IDEOGRAPHS}]")
+# Before these no space is written, nor before white space: kana, Chinese punctuation, wide forms and ideographs.
+UNSPACED = f"\u3000-\u30ff\u31f0-\u31ff\uff01-\uff9f{IDEOGRAPHS}"  # in the brackets of a pattern
+_UNSPACED_START = re.compile(rf"[\s{UNSPACED}]")
 
 # Word tables are padded to multiples of up to 1,024. A table with more rows without a token is that of another
 # vocabulary: BERT's cased one has 1,526 tokens fewer than its uncased one.
@@ -266,7 +267,7 @@ class ByteLevelVocabulary(Vocabulary):
     def in_context(self, texts: Sequence[str]) -> Sequence[str]:
         if library_tokenizer(self.content).encode("a", add_special_tokens=False).tokens != ["a"]:
             return texts  # the tokenizer puts a space before each text itself
-        return [text if index == 0 or _UNSPACED.match(text) else f" {text}" for index, text in enumerate(texts)]
+        return [text if index == 0 or _UNSPACED_START.match(text) else f" {text}" for index, text in enumerate(texts)]
 
     @property
     def keeps_layout(self) -> bool:

@@ -100,7 +100,7 @@ class BertTokenizer(Tokenizer):
         def exactly(texts: tf.Tensor) -> tf.RaggedTensor:
             words, num_characters, rows, *_ = self._basic_tokenizer.words(texts)
             pieces = self._word_pieces.tokenize(tf.where(num_characters > MAX_CHARACTERS_PER_WORD, UNK, words))
-            return _of_lines(pieces, rows, tf.size(texts, tf.int64))
+            return of_lines(pieces, rows, tf.size(texts, tf.int64))
 
         return self._on_both_paths(texts, self._plain_tokenizer.tokenize, exactly)
 
@@ -122,7 +122,7 @@ class BertTokenizer(Tokenizer):
             pieces = (ids, ids.with_values(tf.gather(starts, first_of_word + first)),
                       ids.with_values(tf.gather(ends, first_of_word + last)))  # fmt: skip
             nrows = tf.size(texts, tf.int64)
-            return tuple(_of_lines(values, rows, nrows) for values in pieces)
+            return tuple(of_lines(values, rows, nrows) for values in pieces)
 
         return self._on_both_paths(texts, plainly, exactly)
 
@@ -182,6 +182,6 @@ class BertTokenizer(Tokenizer):
         return tf.cond(tf.reduce_all(is_plain), lambda: plain(plain_texts), mixed)
 
 
-def _of_lines(pieces: tf.RaggedTensor, rows: tf.Tensor, nrows: tf.Tensor) -> tf.RaggedTensor:
+def of_lines(pieces: tf.RaggedTensor, rows: tf.Tensor, nrows: tf.Tensor) -> tf.RaggedTensor:
     """Joins the pieces of words [W, (pieces)] to lines [N, (pieces)]; `rows` [W] int64 is the line of each word."""
     return tf.RaggedTensor.from_value_rowids(pieces, rows, nrows=nrows, validate=False).merge_dims(1, 2)

@@ -3,7 +3,7 @@
     python examples/serving/rest_client.py "Some text." "Another one."
     python examples/serving/rest_client.py --signature=answer --input question="Who?" --input context="It was Ann."
 
-A model with a byte-level BPE takes ids, which the package `tokenizers` makes with the model's tokenizer.json:
+A model without signatures for texts takes ids, which the package `tokenizers` makes with the model's tokenizer.json:
 
     python examples/serving/rest_client.py --signature=embed_ids --tokenizer=RUN/tokenizer.json "Some text."
 

@@ -47,7 +47,7 @@ TASKS = {
     "squad_v2": _QUESTIONS,
     "independent": {**_QUESTIONS, "joint_prediction": False, "answerable_classifier": False},
 }
-OF_PIECES, OF_BYTES = " of pieces", " of bytes"
+OF_PIECES, OF_BYTES, OF_OTHER_BYTES = " of pieces", " of bytes", " of other bytes"
 MAX_SEQ_LENGTH = 16
 SHAPES = ServingShapes(MAX_SEQ_LENGTH)
 
@@ -64,6 +64,7 @@ def finetuned(word_tokenizer) -> Callable[[str], StoredModel]:
     @functools.cache
     def build(name: str) -> StoredModel:
         contents = {"": word_tokenizer.vocabulary.content, OF_PIECES: train("bpe"), OF_BYTES: byte_level()}
+        contents[OF_OTHER_BYTES] = byte_level(prefix_space=True)
         kind, of, tokens = name.partition(" of ")
         content = contents[of + tokens]
         sizes = {"embedding_size": 6, "hidden_size": 8, "intermediate_size": 12, "num_layers": 2}

@@ -25,10 +25,11 @@ CONTEXTS = [
     "a b c d e f g h i a b",
 ]
 QUESTIONS = ["who?", "a b c d e f g h", "", "sea", "a", "b", "x?"]
-OF_PIECES = [
+IN_OTHER_SCRIPTS = [
     "これは日本語の文です。\u3000日本語の文はこれです" * 3,
     "the Ka\u0308se \ufb01 か\u3099 \u00bd,\u3000cat",
     "\u200b",
+    "",
 ]
 
 
@@ -40,9 +41,9 @@ def answers_to(model, questions: list[str], contexts: list[str]) -> list[Predict
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["squad_v2", "squad_v1", "independent", "squad_v2 of pieces"])
+@pytest.mark.parametrize("name", ["squad_v2", "squad_v1", "independent", "squad_v2 of pieces", "squad_v2 of bytes"])
 def test_served_answers_equal_those_of_predict(name, served, finetuned):
-    contexts = OF_PIECES if "pieces" in name else CONTEXTS
+    contexts = IN_OTHER_SCRIPTS if " of " in name else CONTEXTS
     outputs = call(served(name), "answer", QUESTIONS[: len(contexts)], contexts)
     answers = answers_to(finetuned(name), QUESTIONS, contexts)
     assert [len(answer.spans) for answer in answers] == outputs["num_answers"].tolist()
@@ -53,7 +54,7 @@ def test_served_answers_equal_those_of_predict(name, served, finetuned):
         assert texts == [span.text for span in answer.spans] + [""] * (6 - number)
         places = list(zip(outputs["nbest_start"][row].tolist(), outputs["nbest_end"][row].tolist(), strict=True))
         assert places[:number] == [(span.start, span.end) for span in answer.spans]
-        if "pieces" in name:
+        if " of " in name:
             assert [contexts[row][start:end] for start, end in places[:number]] == texts[:number]
         scores = [span.start_score + span.end_score for span in answer.spans]
         np.testing.assert_allclose(outputs["nbest_score"][row, :number], scores, rtol=1e-5)
@@ -166,16 +167,27 @@ def test_words_are_read_up_to_the_bytes_of_a_row(served, finetuned):
 
 
 @pytest.mark.slow
-def test_served_tags_of_sentence_pieces_equal_those_of_predict(served, finetuned):
-    sentences = [["これは", "日本語の文", "です。"], ["Ka\u0308se", "\ufb01", "\u200b", "the\u3000cat"], ["the"] * 15]
-    outputs = call(served("tagging of pieces"), "tag", [" ".join(words) for words in sentences])
+@pytest.mark.parametrize(
+    ("of", "sentences", "num_words"),
+    [
+        (
+            "pieces",
+            [["これは", "日本語の文", "です。"], ["Ka\u0308se", "\ufb01", "\u200b", "the\u3000cat"], ["the"] * 15],
+            [3, 4, 14],
+        ),
+        ("bytes", [["the", "cat", "the"], ["「は", "the", "か\u3099"], ["the"] * 15], [3, 3, 14]),  # "the", " cat"
+    ],
+)
+def test_served_tags_of_other_tokenizers_equal_those_of_predict(of, sentences, num_words, served, finetuned):
+    texts = [" ".join(words) for words in sentences]
+    outputs = call(served(f"tagging of {of}"), "tag", texts)
     values = [[0] * len(words) for words in sentences]
-    rows = predicted(finetuned("tagging of pieces"), sentences, values=values).rows
-    assert outputs["num_tokens"].tolist() == [3, 4, 14]
+    rows = predicted(finetuned(f"tagging of {of}"), sentences, values=values).rows
+    assert outputs["num_tokens"].tolist() == num_words
     for row, tags in enumerate([tag for tag in each["prediction"] if tag is not None] for each in rows):
         assert [tag.decode() for tag in outputs["tags"][row, : len(tags)]] == tags
-    assert outputs["start"][0].tolist()[:3] == [0, 4, 10]
-    assert outputs["end"][1].tolist()[:4] == [5, 7, 9, 17]
+        spans = zip(outputs["start"][row, : len(tags)], outputs["end"][row, : len(tags)], strict=True)
+        assert [texts[row][start:end] for start, end in spans] == sentences[row][: len(tags)]
 
 
 def test_white_space_separates_words_and_an_invalid_byte_is_a_character():

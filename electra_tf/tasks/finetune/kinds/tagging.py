@@ -105,7 +105,8 @@ class ServedTagging(ServedModel):
         """
         text, is_cut = cut_texts(text, max_bytes(self.shapes.max_seq_length, self.has_windows))
         (words, text_of, start, end), nrows = words_of(text), tf.size(text, tf.int64)
-        tokens, word = join_words(self.tokenizer.tokenize(words), text_of, nrows, self.tokenizer.vocabulary.unk_id)
+        pieces = self.tokenizer.tokenize(self.tokenizer.in_context(words, text_of))
+        tokens, word = join_words(pieces, text_of, nrows, self.tokenizer.vocabulary.unk_id)
         parts, _, word, has_more = word_windows(tokens, word, self.shapes.max_seq_length, self._stride)
         rows = self.pack([parts])
         word = tf.reshape(word.to_tensor(-1, shape=tf.shape(rows.input_ids)), [-1])
