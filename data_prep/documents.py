@@ -6,16 +6,20 @@ documents differ. Those that are white space become a space, where BERT's would 
 combining acute to "é") changes no id if accents are stripped, and unifies spellings if they are kept.
 """
 
+import bisect
 import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate, chain, islice
 from typing import Any, TypeVar
 
+from data_prep.archives import ReadError
 from data_prep.counts import DROPPED_CHARACTERS, ReadCounts
-from electra_tf.config.errors import first_line
+from electra_tf.config.errors import UserError, first_line
 from electra_tf.data.manifest import DatasetSettings
+from electra_tf.text.segment import SegmentFault, segmented
 
 Content = TypeVar("Content")
 Result = TypeVar("Result")
@@ -141,6 +145,29 @@ def _cleaned(document: Document, settings: DatasetSettings, counts: ReadCounts) 
             counts.num_documents_in_other_languages += 1
             return None
     return document if lines is document.lines else Document(lines, document.has_paragraphs)
+
+
+def segment_documents(
+    documents: list[Document], lines: list[list[str]], command: str, counts: ReadCounts
+) -> list[list[str]]:
+    """Cuts the lines, or sentences, of each document into words.
+
+    A document with a line that the program does not keep one line is counted, and removed from both lists.
+
+    Raises: ReadError: the program does not run, or fails.
+    """
+    while command:
+        try:
+            words = iter(segmented(command, list(chain.from_iterable(lines))))
+            return [list(islice(words, len(each))) for each in lines]
+        except SegmentFault as fault:
+            index = bisect.bisect_right(list(accumulate(map(len, lines))), fault.index)
+            counts.add(ReadCounts.of_fault("documents not segmented", command, None, lines[index][0][:40]))
+            counts.num_documents_read -= 1
+            del documents[index], lines[index]
+        except UserError as error:
+            raise ReadError(str(error)) from None
+    return lines
 
 
 def identified_code(language: str) -> str:

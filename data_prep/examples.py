@@ -16,7 +16,7 @@ from itertools import accumulate, chain, count, pairwise
 
 import numpy as np
 
-from data_prep.documents import Document
+from data_prep.documents import Document, segment_documents
 from data_prep.groups import grouped
 from data_prep.near_duplicates import SIGNATURES, signatures_of
 from data_prep.segments import CUT_DOCUMENT, CutDocument
@@ -200,6 +200,7 @@ def unit_examples(unit: Unit, settings: BuildSettings, vocabulary: Vocabulary) -
     cut_document = CUT_DOCUMENT[settings.examples]
     for documents, counts in read_batches(unit, settings):
         sentences = [segmenter.sentences(document) for document in documents]
+        sentences = segment_documents(documents, sentences, settings.segmenter, counts)
         lines = [line for lines in sentences for line in vocabulary.in_context(lines)]
         flat_ids, lengths = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
         # A single document may be much longer than a batch.

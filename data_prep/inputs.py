@@ -21,6 +21,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT
 from electra_tf.files import exists, read_bytes
 from electra_tf.text.scripts import damages, merges
+from electra_tf.text.segment import ALREADY_SEGMENTED, program_to_run, segmented
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
@@ -67,19 +68,24 @@ class BuildInputs:
 
         Raises: UserError: a flag contradicts the vocabulary, or the vocabulary does not fit; see `chosen_settings`. Or
             the vocabulary states no settings, and a default damages the text; see `require_undamaged`. Or the
-            vocabulary has no tokens for `layout`, or for most of a sample.
+            vocabulary has no tokens for `layout`, or for most of a sample; see also `program_to_run`.
         """
         text_settings = chosen_settings(self.vocabulary, settings.vocab_file, read_bytes, settings.text_flags)
+        program_to_run(text_settings.segment, settings.segment or None)
         can_keep = self.vocabulary.keeps_layout and settings.sentences != "split"
         if settings.layout == "keep" and not can_keep:
             raise UserError("layout=keep needs a byte-level BPE as vocab_file, and no sentences=split")
+        further = {
+            "layout": settings.layout or ("keep" if can_keep else "join"),
+            "is_segmented": settings.segment == ALREADY_SEGMENTED,
+        }
+        complete = settings.model_copy(update={**text_settings._asdict(), **further})
         if settings.overwrite or not exists(os.path.join(settings.output_dir, MANIFEST_FILE)):
             is_stated = stated_settings(self.vocabulary, settings.vocab_file, read_bytes) is not None
-            text = sample_text(self.files, settings)
+            text = sample_text(self.files, complete)
             require_undamaged(text, settings, text_settings, is_stated)
             require_known(text, self.vocabulary, text_settings)
-        layout = settings.layout or ("keep" if can_keep else "join")
-        return settings.model_copy(update={**text_settings._asdict(), "layout": layout})
+        return complete
 
     @property
     def num_bytes(self) -> int:
@@ -222,7 +228,7 @@ def require_text(settings: BuildSettings, counts: ReadCounts, num_bytes: int) ->
 
 
 def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
-    """The beginnings of some files. Raises: UserError: see `read_unit`."""
+    """The beginnings of some files, cut into words. Raises: UserError: see `read_unit` and `segmented`."""
     sample, begins = _sample_files(files), []
     for file in sample:
         begin, num_characters = "", _SAMPLE_CHARACTERS // len(sample)
@@ -233,7 +239,7 @@ def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
             if len(begin) > num_characters:
                 break
         begins.append(begin)
-    return "\n".join(begins)
+    return "\n".join(segmented(settings.segmenter, "\n".join(begins).split("\n")))
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:

@@ -101,7 +101,12 @@ class CommandSettings(DatasetSettings):
     @property
     def text_settings(self) -> TextSettings:
         """The given settings, and BERT's for the others."""
-        return BERT_TEXT._replace(**{name: value for name, value in self.text_flags.items() if value is not None})
+        return TextSettings.of_flags(self.text_flags)
+
+    @property
+    def segmenter(self) -> str:
+        """The program that cuts lines into words; "" if none does."""
+        return "" if self.is_segmented else self.text_settings.segment
 
 
 class BuildSettings(CommandSettings):

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Any
 
 from data_prep.counts import ReadCounts, require_few_faults, total_of, warn_of_mark
+from data_prep.documents import segment_documents
 from data_prep.inputs import require_known, require_readable, require_undamaged, sample_text
 from data_prep.processes import RunAll, progress_bar, speed, start_workers
 from data_prep.settings import VocabularySettings
@@ -70,9 +71,10 @@ def count_unit(unit: Unit) -> tuple[Counter[str], ReadCounts]:
     assert _settings is not None and _word_counter is not None
     counts = ReadCounts()
     for documents, of_batch in read_batches(unit, _settings):
+        lines = [document.lines for document in documents]
+        for of_document in segment_documents(documents, lines, _settings.segmenter, of_batch):
+            _word_counter.add(of_document)
         counts.add(of_batch)
-        for document in documents:
-            _word_counter.add(document.lines)
     return _word_counter.take(), counts
 
 

@@ -36,7 +36,7 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
     """Parses the command line. Unknown flags are for Apache Beam: they go to `beam_arguments`."""
     parser = flag_parser(__doc__)
     is_build = not any(text.startswith("--verify") for text in (sys.argv[1:] if arguments is None else arguments))
-    add_setting_flags(parser, BuildSettings, are_required=is_build)
+    add_setting_flags(parser, BuildSettings, {"is_segmented"}, are_required=is_build)
     parser.add_argument("--verify", metavar="DIR", help="only compare the data set in DIR with its manifest")
     parser.add_argument(
         "--runner",

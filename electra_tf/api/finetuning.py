@@ -1,6 +1,7 @@
 """The orders of fine-tuning: `finetune`, on files or on data in memory, and `predict`."""
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from electra_tf.tasks.finetune.config import FinetuningTrainConfig
 from electra_tf.tasks.finetune.examples import text_of
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
+from electra_tf.text.segment import ALREADY_SEGMENTED
 from electra_tf.train.step import splits_batches
 from electra_tf.weights.hub import hub_source
 from electra_tf.weights.source import load_pretrained, load_trained
@@ -36,11 +38,13 @@ class FinetuningResult:
             with `milestones` that of scores.json.
         output_dir: the directory with the seeds' directories.
         table: the scores as lines, as the command prints them.
+        segment: that of the call, for `model`.
     """
 
     summary: dict[str, Any]
     output_dir: str
     table: str = ""
+    segment: str | None = None
 
     @property
     def score(self) -> float:
@@ -67,7 +71,8 @@ class FinetuningResult:
         Raises:
             UserError: the seed's directory has no model.
         """
-        return load(os.path.join(self.output_dir, f"seed_{best_seed(self.summary) if seed is None else seed}"))
+        name = f"seed_{best_seed(self.summary) if seed is None else seed}"
+        return load(os.path.join(self.output_dir, name), segment=self.segment)
 
 
 @users_process()
@@ -93,6 +98,7 @@ def finetune(
     untrained: bool = False,
     vocab_file: str | os.PathLike[str] | None = None,
     cased: bool = False,
+    segment: str | None = None,
     strategy: str = "one_device",
     tpu: str = "local",
     logical_cpu_devices: int = 1,
@@ -126,6 +132,7 @@ def finetune(
         untrained: True for random weights, with the sizes and the vocabulary of `init_from`.
         vocab_file: the vocabulary, for an encoder without one.
         cased: True if `vocab_file` is cased: text is not lower-cased.
+        segment: the program that cuts text into words, as for `load`. A `config` with it needs it here, too.
         strategy: the devices, see `pretrain`.
         tpu: of strategy `tpu`, see `pretrain`.
         logical_cpu_devices: of strategy `mirrored`, see `pretrain`.
@@ -155,6 +162,7 @@ def finetune(
         "data.data_dir": None if data_dir is None else os.fspath(data_dir),
         "data.vocab_file": None if vocab_file is None else os.fspath(vocab_file),
         "data.cased": cased or None,
+        "data.segment": segment,
         "task.text_columns": None if text_columns is None else list(map(str, text_columns)),
         "task.label_column": label_column,
         "task.labels": None if labels is None else list(map(text_of, labels)),
@@ -172,6 +180,10 @@ def finetune(
     values, source = read_values(config, [*overrides_of(given), *overrides_of(settings)], kind="finetune")
     if missing := [name for name, setting in (("task", "name"), ("init_from", "init_from")) if not values.get(setting)]:
         raise UserError(f"{' and '.join(missing)} missing; give it, or a config that has it")
+    data_settings = values.get("data")
+    stated = data_settings.get("segment") if isinstance(data_settings, Mapping) else None
+    if stated not in (None, ALREADY_SEGMENTED, segment):  # a file of settings is no reason to run a program
+        raise UserError(f"{source}: data.segment is the program {stated!r}; to run it, give it as segment, too")
     output_dir = os.fspath(output_dir)
     numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's
     with (
@@ -185,7 +197,7 @@ def finetune(
             pretrained = load_pretrained(values["init_from"], values)
             table = run_finetuning(values, source, pretrained, output_dir, devices, **options)
     summary = read_json(os.path.join(output_dir, SCORES if milestones else SUMMARY))
-    return FinetuningResult(summary, output_dir, table)
+    return FinetuningResult(summary, output_dir, table, segment)
 
 
 def _splits_batches(values: Mapping[str, Any]) -> bool:
@@ -205,6 +217,7 @@ def predict(
     *,
     text_columns: Iterable[str] | None = None,
     label_column: str | None = None,
+    segment: str | None = None,
     strategy: str = "one_device",
     tpu: str = "local",
     logical_cpu_devices: int = 1,
@@ -217,6 +230,7 @@ def predict(
         output_file: a new file.
         text_columns: one or two columns of text; None: those of the training.
         label_column: the column of the labels; None: that of the training, which may be missing.
+        segment: the program that cuts text into words, see `load`.
         strategy: the devices, see `pretrain`.
         tpu: of strategy `tpu`, see `pretrain`.
         logical_cpu_devices: of strategy `mirrored`, see `pretrain`.
@@ -231,6 +245,6 @@ def predict(
         raise UserError(f"output_file={output_file} exists; give another name")
     with started_strategy(strategy, tpu, logical_cpu_devices, shares_cores=True) as devices:
         with devices.scope():
-            model = load_trained(model_dir, flag="model_dir").finished()
+            model = dataclasses.replace(load_trained(model_dir, flag="model_dir").finished(), segment=segment)
         columns = None if text_columns is None else tuple(text_columns)
         return predict_file(model, os.fspath(input_file), os.fspath(output_file), columns, devices, label_column)

@@ -1,5 +1,6 @@
 """`load`: a trained model from a path, or of the Hugging Face Hub; `push`: to the Hub, with a run's milestones."""
 
+import dataclasses
 import logging
 import os
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ def load(
     cased: bool = False,
     num_heads: int | None = None,
     text_columns: Sequence[str] | None = None,
+    segment: str | None = None,
     revision: str | None = None,
     token: str | bool | None = None,
 ) -> Model:
@@ -47,6 +49,8 @@ def load(
             64 hidden units.
         text_columns: the columns of text that `predict` reads from tables, two of a model for pairs; None: as in
             training, or `text` and, where a table has it, `text_pair` if the source does not state it.
+        segment: the program that cut the vocabulary's text into words, to run it on texts (once a call); `none` for
+            texts that it has cut; None: refuse texts, if there is one.
         revision: a branch, a tag or a commit of the Hub; None: its newest commit.
         token: an access token of the Hub; None: that of `hf auth login` or HF_TOKEN, if there is one.
 
@@ -59,7 +63,7 @@ def load(
     source = hub_source(path, revision)
     flag = f"{path} is no local path; path" if is_hub(source) and not is_hub(os.fspath(path)) else "path"
     overrides = source_overrides(vocab_file, cased, num_heads)
-    stored = load_trained(source, overrides, flag, token=token).finished()
+    stored = dataclasses.replace(load_trained(source, overrides, flag, token=token).finished(), segment=segment)
     if text_columns is not None:
         stored = stored.with_text_columns(text_columns)
     return Model(stored if layers is None else stored.truncated(layers), max_seq_length, batch_size)

@@ -1,5 +1,6 @@
 """What methods of a model take for texts."""
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,10 @@ def masked_features(
     Raises: UserError: a text has more tokens than are read. ValueError: they are pairs.
     """
     (texts,), vocabulary, rows, positions = columns, tokenizer.vocabulary, [], []
-    for number, text in enumerate(texts, start=1):
-        *before, last = text.split(MASK)  # a word that begins with its space takes it along when it is masked
+    all_parts = [text.split(MASK) for text in texts]
+    cut_words = iter(tokenizer.segment([part for parts in all_parts for part in parts]))
+    for number, parts in enumerate(all_parts, start=1):
+        *before, last = islice(cut_words, len(parts))  # a word that begins with its space takes it along when masked
         pieces = tokenizer.tokenize(tf.constant([*map(str.rstrip, before), last])).to_list()
         ids = [vocabulary.cls_id, *pieces[0]]
         for part, piece in zip([*before, last][1:], pieces[1:], strict=True):

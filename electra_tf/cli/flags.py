@@ -103,6 +103,15 @@ def add_objective_module_flag(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_segment_flag(parser: argparse.ArgumentParser) -> None:
+    """Adds --segment, for `electra_tf.text.segment.program_to_run`."""
+    parser.add_argument(
+        "--segment",
+        metavar="COMMAND",
+        help="run the program that cut the vocabulary's text into words, see docs/vocabulary.md; none: the text is cut",
+    )
+
+
 def add_strategy_flags(parser: argparse.ArgumentParser) -> None:
     """Adds --strategy, --tpu and --logical_cpu_devices, for `electra_tf.api.process.started_strategy`."""
     parser.add_argument(

@@ -21,6 +21,7 @@ from electra_tf.cli.configuration import load_module, local_or_url
 from electra_tf.cli.flags import (
     FLAGS_OF_DEVICES,
     add_objective_module_flag,
+    add_segment_flag,
     add_set_flag,
     add_strategy_flags,
     flag_parser,
@@ -29,10 +30,13 @@ from electra_tf.cli.flags import (
 )
 from electra_tf.cli.process import import_tensorflow, training_process
 
-_FLAGS_OF_PREDICT = ("model_dir", "input_file", "output_file", "text_columns", "label_column", *FLAGS_OF_DEVICES)
+_FLAGS_OF_PREDICT = (
+    *("model_dir", "input_file", "output_file", "text_columns", "label_column", "segment"),
+    *FLAGS_OF_DEVICES,
+)
 _FLAGS_OF_FINETUNE = (
     *("task", "output_dir", "data_dir", "seeds", "milestones", "config", "text_columns", "label_column", "labels"),
-    *("stride", "keep", "untrained", "vocab_file", "cased", *FLAGS_OF_DEVICES),
+    *("stride", "keep", "untrained", "vocab_file", "cased", "segment", *FLAGS_OF_DEVICES),
 )
 
 
@@ -88,6 +92,7 @@ def _flags() -> argparse.ArgumentParser:
     )
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for a checkpoint of the authors' code")
     parser.add_argument("--cased", action="store_true", help="--vocab_file is cased: text is not lower-cased")
+    add_segment_flag(parser)
     parser.add_argument("--output_dir", metavar="DIR", help="directory for the results")
     parser.add_argument("--seeds", type=int, nargs="+", metavar="N", help="one fine-tuning run for each (default: 0)")
     parser.add_argument(

@@ -13,12 +13,13 @@ the sum of its replaced-token logits, Electric by minus the sum of its energies.
 takes. See docs/evaluation.md.
 """
 
+import dataclasses
 import json
 import logging
 import os
 
 from electra_tf.cli.configuration import load_module, require_free
-from electra_tf.cli.flags import add_objective_module_flag, flag_parser, positive_int
+from electra_tf.cli.flags import add_objective_module_flag, add_segment_flag, flag_parser, positive_int
 from electra_tf.cli.process import errors_reported, import_tensorflow
 from electra_tf.config.errors import UserError
 
@@ -38,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--batch_size", type=positive_int, default=64, metavar="N", help="sequences in one pass")
     parser.add_argument("--vocab_file", metavar="FILE", help="vocabulary, for sources without one")
     parser.add_argument("--cased", action="store_true", help="the vocabulary is cased: text is not lower-cased")
+    add_segment_flag(parser)
     add_objective_module_flag(parser)
     arguments = parser.parse_args(argv)
     with errors_reported() as status:
@@ -58,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         load_module(arguments.objective_module)
         overrides = source_overrides(arguments.vocab_file, arguments.cased)
         pairs = read_pairs(arguments.pairs)
-        model = load_trained(arguments.source, overrides)
+        model = dataclasses.replace(load_trained(arguments.source, overrides), segment=arguments.segment)
         for note in model.notes:
             logging.warning(note)
         scorer = scorer_of(model, arguments.generator, arguments.within_word_l2r)

@@ -103,6 +103,12 @@ class DatasetSettings(_Model):
     format_characters: bool = Field(
         False, description="make U+200B a space and keep the joiners that spell; in BERT all format characters go"
     )
+    segment: str = Field(
+        "",
+        description="program that reads lines and writes them with spaces between words, such as 'mecab -Owakati';"
+        " none: the text has them. WordPiece only; turns --isolate_cjk off",
+    )
+    is_segmented: bool = Field(False, description="the text came segmented: --segment=none")
     seed: int = Field(0, description="seed of the shuffle, the segments and the choice of held-out documents")
     held_out_fraction: float = Field(0.005, ge=0, lt=1, description="fraction of the documents to hold out")
     num_shards: int = Field(0, ge=0, description="training shards; 0: one for about 8 MiB of records")

@@ -68,7 +68,8 @@ class SentenceScorer(Evaluated):
 
     def features(self, sentences: Sequence[str]) -> Features:
         """The tokens of N sentences, a row [CLS] ... [SEP] for each."""
-        ids, segments = join([self.tokenizer.tokenize(tf.constant(list(sentences)))], self.tokenizer.vocabulary)
+        words = tf.constant(list(self.tokenizer.segment(sentences)))
+        ids, segments = join([self.tokenizer.tokenize(words)], self.tokenizer.vocabulary)
         return joined_features([(ids, segments, tf.range(len(sentences)))])
 
     def scores(self, features: Features, batch_size: int = 64) -> npt.NDArray[np.float64]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
-from electra_tf.files import UNFINISHED, is_remote, make_directory, names_in, remove, store_errors
+from electra_tf.files import UNFINISHED, is_remote, make_directory, names_in, remove, store_errors, write_atomically
 from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.task import FinetuningTask
@@ -32,6 +32,9 @@ _VERSION = "1"
 _SERVER_FILES = ("models.config", "batching.config", "monitoring.config")
 # The path of TF Serving's warm-up requests below the version's directory.
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+# Beside it, if a program cut the text of the training into words.
+SEGMENT_FILE = os.path.join("assets.extra", "README.md")
+_SEGMENT = "Text must come with spaces between its words, from the program `{}`: a SavedModel does not run it."
 # Warm-up: the first batch is one short text, the second has texts of two lengths. U+01C6 is outside the tokenizer's
 # fast path.
 _TEXTS = (
@@ -82,6 +85,8 @@ def served_model(
     """A trained task for serving. Args, Raises: see `load_served_model`; a weight is NaN or infinite."""
     weights = [variable for layer in task.layers for variable in layer.variables]
     sound_weights("the model", {variable.path: variable.numpy() for variable in weights})
+    if command := tokenizer.settings.segment:
+        logger.warning(_SEGMENT.format(command))
     longest = task.config.data.max_seq_length if max_seq_length is None else max_seq_length
     shapes = ServingShapes(longest, batch_size, pad_to_max_length)
     served = KINDS[task.config.task.kind].served if isinstance(task, FinetuningTask) else TextEncoder
@@ -115,6 +120,8 @@ def export_saved_model(model: ServedModel, output_dir: str | os.PathLike[str], o
             signatures = model.signatures()
             tf.saved_model.save(model, target, signatures=signatures)
             _write_warmup_requests(target, signatures)
+            if command := model.tokenizer.settings.segment:
+                write_atomically(os.path.join(target, SEGMENT_FILE), _SEGMENT.format(command).encode())
         except BaseException:
             for name in set(names_in(output_dir)) - names:
                 remove(os.path.join(output_dir, name))

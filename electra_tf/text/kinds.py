@@ -29,9 +29,11 @@ def create_tokenizer(vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT)
     return tokenizer
 
 
-def load_tokenizer(stored: StoredTokenizer, path: str | os.PathLike[str]) -> Tokenizer:
-    """A tokenizer as it was stored; `path` names the vocabulary in messages.
+def load_tokenizer(stored: StoredTokenizer, path: str | os.PathLike[str], segment: str | None = None) -> Tokenizer:
+    """A tokenizer as it was stored; `path` names the vocabulary in messages, `segment` is `Tokenizer.given_segment`.
 
     Raises: UserError: see `Vocabulary.from_bytes`.
     """
-    return create_tokenizer(Vocabulary.from_bytes(stored.content, path), stored.settings)
+    tokenizer = create_tokenizer(Vocabulary.from_bytes(stored.content, path), stored.settings)
+    tokenizer.given_segment = segment
+    return tokenizer

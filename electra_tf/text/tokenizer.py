@@ -1,8 +1,11 @@
 """The one interface of all tokenizers, for the data builder, tf.data and the SavedModel; `kinds.py` chooses one."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
+from electra_tf.text.segment import program_to_run, segmented
 from electra_tf.text.vocabulary import BERT_TEXT, TextSettings, Vocabulary
 
 
@@ -11,9 +14,11 @@ class Tokenizer(tf.Module):
 
     Attributes:
         runs_in_graphs: whether text can be tokenized in a graph, as in a SavedModel. Otherwise only eager tensors can.
+        given_segment: the user's word on the program that cuts text into words, see `program_to_run`.
     """
 
     runs_in_graphs = True
+    given_segment: str | None = None
 
     def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
         super().__init__()
@@ -28,9 +33,18 @@ class Tokenizer(tf.Module):
         raise NotImplementedError
 
     @property
-    def hugging_face_settings(self) -> dict[str, bool | int]:
+    def hugging_face_settings(self) -> dict[str, bool | int | str]:
         """Entries of tokenizer_config.json that describe the normalization."""
         return {}
+
+    @property
+    def segmenter(self) -> str:
+        """The program that cuts text into words before it is tokenized, or "". Raises: UserError: `program_to_run`."""
+        return program_to_run(self.settings.segment, self.given_segment)
+
+    def segment(self, texts: Sequence[str]) -> Sequence[str]:
+        """Texts as `tokenize` takes them, with spaces between words. Raises: UserError: `segmenter`, `segmented`."""
+        return segmented(self.segmenter, texts)
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """The ids of lines, without special tokens: [N] string in UTF-8 -> [N, (tokens)] int32."""

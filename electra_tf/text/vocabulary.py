@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import read_bytes
+from electra_tf.text.segment import ALREADY_SEGMENTED
 from electra_tf.text.tokenizer_json import has_byte_alphabet, library_tokenizer, model_type
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -66,6 +67,7 @@ class TextSettings(NamedTuple):
             in BERT; or 18, of new vocabularies. A stored version keeps its meaning when a newer one is added.
         format_characters: those that separate words, such as U+200B, are white space, and those that spell, such as
             joiners, are kept; in BERT all are deleted.
+        segment: the program that cuts text into words, see `electra_tf.text.segment`; "" if none does.
     """
 
     lower_case: bool = True
@@ -73,6 +75,7 @@ class TextSettings(NamedTuple):
     isolate_cjk: bool = True
     unicode: int = BERT_UNICODE
     format_characters: bool = False
+    segment: str = ""
 
     @property
     def strips_accents(self) -> bool:
@@ -83,6 +86,14 @@ class TextSettings(NamedTuple):
     def from_mapping(cls, stated: Mapping[str, Any]) -> "TextSettings":
         """The settings among the entries of a JSON file. A setting that is newer than the file has BERT's value."""
         return cls(**{name: stated[name] for name in cls._fields if name in stated})
+
+    @classmethod
+    def of_flags(cls, flags: Mapping[str, Any]) -> "TextSettings":
+        """The settings that a user gives (None: not given), and BERT's for the others; segmented words stay whole."""
+        given = {name: value for name, value in flags.items() if value is not None}
+        whole_words = {"isolate_cjk": False} if given.get("segment") else {}
+        settings = cls(**{**whole_words, **given})
+        return settings._replace(segment="") if settings.segment == ALREADY_SEGMENTED else settings
 
 
 BERT_TEXT = TextSettings()

@@ -12,7 +12,6 @@ from typing import Any
 from electra_tf.config.errors import UserError
 from electra_tf.text.scripts import without_marks
 from electra_tf.text.vocabulary import (
-    BERT_TEXT,
     IDEOGRAPHS,
     SPECIAL_TOKENS,
     StoredTokenizer,
@@ -38,14 +37,14 @@ def chosen_settings(
 
     Args:
         path, read: see `stated_settings`.
-        flags: the settings that the user gives; None: not given.
+        flags: the settings that the user gives; None: not given. `program_to_run` compares `segment`.
     Raises: UserError: a flag contradicts the vocabulary's own settings; see also `stated_settings` and
         `require_possible_tokens`.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value is not None and name != "segment"}
     own = stated_settings(vocabulary, path, read)
     if own is None:
-        chosen = BERT_TEXT._replace(**given)
+        chosen = TextSettings.of_flags(flags)
         flag_of = {name: f"--no-{name}" for name in chosen._fields}
         flag_of["isolate_cjk"] += " and text that a segmenter has cut into words"
         require_possible_tokens(StoredTokenizer(vocabulary.content, chosen), path, flag_of)
@@ -93,7 +92,7 @@ def require_possible_tokens(tokenizer: StoredTokenizer, path: str, flag_of: Mapp
         return
     # Of two flags that help equally, the one that changes less.
     helps = {
-        name: len(_impossible(tokens, settings._replace(**{name: False})))
+        name: len(_impossible(tokens, TextSettings.from_mapping({**settings._asdict(), name: False})))
         for name in ("strip_accents", "isolate_cjk", "lower_case")
     }
     best = min(helps, key=helps.__getitem__)

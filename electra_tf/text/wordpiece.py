@@ -83,10 +83,11 @@ class BertTokenizer(Tokenizer):
 
     @property
     def description(self) -> str:
-        return f"word pieces, {'uncased' if self.settings.lower_case else 'cased'}"
+        words = f", of text cut into words by `{self.settings.segment}`" * bool(self.settings.segment)
+        return f"word pieces, {'uncased' if self.settings.lower_case else 'cased'}{words}"
 
     @property
-    def hugging_face_settings(self) -> dict[str, bool | int]:
+    def hugging_face_settings(self) -> dict[str, bool | int | str]:
         return {
             "do_lower_case": self.settings.lower_case,
             "strip_accents": self.settings.strips_accents,
@@ -94,6 +95,7 @@ class BertTokenizer(Tokenizer):
             # Of this program; transformers ignores them.
             "unicode": self.settings.unicode,
             "format_characters": self.settings.format_characters,
+            **({"segment": self.settings.segment} if self.settings.segment else {}),
         }
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:

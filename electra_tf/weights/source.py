@@ -79,13 +79,14 @@ def load_pretrained(path: str | os.PathLike[str], values: Mapping[str, Any] = Ma
     Args:
         path: see `load_trained`.
         values: the settings of the fine-tuning. `data.vocab_file`, `data.cased` and, for a TensorFlow 1 checkpoint,
-            `encoder.num_heads` are for sources that do not state them.
+            `encoder.num_heads` are for sources that do not state them; the user gives `data.segment`.
     Raises: UserError: see `load_trained` and `StoredModel.finished`.
     """
     data, encoder = (each if isinstance(each := values.get(group), Mapping) else {} for group in ("data", "encoder"))
     overrides = source_overrides(data.get("vocab_file"), bool(data.get("cased")))
     unstated = SourceOverrides(num_heads=encoder.get("num_heads"))
-    return load_trained(absolute_path(path), overrides, "init_from", unstated=unstated).finished()
+    model = load_trained(absolute_path(path), overrides, "init_from", unstated=unstated).finished()
+    return dataclasses.replace(model, segment=data.get("segment"))
 
 
 def source_overrides(

@@ -86,6 +86,7 @@ class StoredModel:
             sentence_transformers: True of a folder of that library.
         pooling: how a text's vector is made of those of its tokens, see `hugging_face.sentence_transformers`.
         notes: lines for the log, about what of the source is not read.
+        segment: the user's word on the program that cuts text into words, see `electra_tf.text.segment`.
         checkpoint: the prefix of the checkpoint of a run; "" of another source.
         task: the Keras model of a run, which was built to read `weights`; None of another source.
     """
@@ -103,6 +104,7 @@ class StoredModel:
     facts: dict[str, Any] = field(default_factory=dict)
     pooling: str = "mean"
     notes: tuple[str, ...] = ()
+    segment: str | None = None
     checkpoint: str = ""
     task: FinetuningTask | Objective | None = None
 
@@ -143,7 +145,7 @@ class StoredModel:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self.stored_tokenizer, f"of {self.source}")
+        return load_tokenizer(self.stored_tokenizer, f"of {self.source}", self.segment)
 
     def part(self, scope: str | tuple[str, ...]) -> Weights:
         """The weights whose names begin with `scope`, for example `electra/`, or with one of several."""

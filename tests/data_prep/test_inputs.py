@@ -51,7 +51,7 @@ def test_a_vocabulary_that_states_its_settings_is_accepted(tmp_path, check):
     (tmp_path / "ja.txt").write_text(JAPANESE * 9, "utf-8")
     flags = {"strip_accents": False, "isolate_cjk": True, "vocab_size": 28}
     build_vocabulary(VocabularySettings(inputs=(f"{tmp_path}/ja.txt",), output=f"{tmp_path}/vocab", **flags))
-    assert check(JAPANESE, vocab_file=f"{tmp_path}/vocab").text_settings == (True, False, True, 18, True)
+    assert check(JAPANESE, vocab_file=f"{tmp_path}/vocab").text_settings == (True, False, True, 18, True, "")
 
 
 @pytest.mark.parametrize(

@@ -106,10 +106,10 @@ def beside(vocabulary, **settings) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("stated", "flags", "expected"),
     [
-        ({**BERT_TEXT._asdict(), "lower_case": False, "isolate_cjk": False}, {}, (False, True, False, 11, False)),
-        ({"unicode": 18}, {}, (True, True, True, 18, False)),
-        ({"lower_case": False}, {"lower_case": False}, (False, True, True, 11, False)),
-        ({"lower_case": False}, {"strip_accents": False}, (False, True, True, 11, False)),
+        ({**BERT_TEXT._asdict(), "lower_case": False, "isolate_cjk": False}, {}, (False, True, False, 11, False, "")),
+        ({"unicode": 18}, {}, (True, True, True, 18, False, "")),
+        ({"lower_case": False}, {"lower_case": False}, (False, True, True, 11, False, "")),
+        ({"lower_case": False}, {"strip_accents": False}, (False, True, True, 11, False, "")),
     ],
 )
 def test_a_vocabularys_own_settings_are_taken(stated, flags, expected):

@@ -33,6 +33,7 @@ class FinetuningDataConfig(DataConfig):
     validation_file: MayChange[str | None] = None  # the dev set
     test_file: MayChange[str | None] = None  # scored once by the kept checkpoint of each seed
     cased: MayChange[bool] = False  # `vocab_file` is cased: text is not lower-cased
+    segment: str | None = None  # the program that cuts text into words, or none; --segment says it, too, to run it
 
 
 class FinetuningTrainConfig(TrainConfig):

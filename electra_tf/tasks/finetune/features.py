@@ -35,14 +35,15 @@ def text_features(
         max_seq_length: tokens of the longest row, special ones included; at least 3, of pairs 5.
         stride: tokens between the starts of two windows of a text; None to truncate, as for all pairs.
         texts_per_example: how many of the N, one after another, count as one example that was truncated: 1 or 2.
-    Raises: UserError: the stride is longer than a window.
+    Raises: UserError: the stride is longer than a window; see also `Tokenizer.segment`.
     Source: google-research/electra, finetune/classification (truncation of pairs); windows are ours.
     """
     room = max_seq_length - 1 - len(texts)  # beside [CLS] and one [SEP] a text
     assert room >= len(texts), f"max_seq_length {max_seq_length} is too small"
     rows, num_truncated, longest = [], 0, max_bytes(max_seq_length, is_windowed=stride is not None)
     for begin, end in batches(len(texts[0])):
-        columns = [cut_texts(tf.constant(column[begin:end], tf.string), longest) for column in texts]
+        cut_words = [tokenizer.segment(column[begin:end]) for column in texts]
+        columns = [cut_texts(tf.constant(column, tf.string), longest) for column in cut_words]
         tokens = [tokenizer.tokenize(column) for column, _ in columns]
         is_cut = [lost for _, lost in columns]
         example = tf.range(end - begin, dtype=tf.int64)

@@ -38,7 +38,7 @@ _LISTS_OF_TOKENS = ("additional_special_tokens", "extra_special_tokens")  # the 
 # Keys of tokenizer_config.json that are read here, or do not change the ids of a text.
 _KNOWN_KEYS = re.compile(
     "_.*|.*_(token|token_id|side|file)|do_lower_case|strip_accents|tokenize_chinese_chars|unicode|format_characters|"
-    "added_tokens_decoder|tokenizer_class|do_basic_tokenize|never_split|auto_map|(word|subword)_tokenizer_type|"
+    "segment|added_tokens_decoder|tokenizer_class|do_basic_tokenize|never_split|auto_map|(word|subword)_tokenizer_type|"
     "(additional|extra)_special_tokens|model_(max_length|input_names|type)|max_len(gth)?|name_or_path|vocab(_size)?|"
     "(truncation|padding)(_strategy)?|pad_to_multiple_of|pad_token_type_id|stride|clean_up_tokenization_spaces|"
     "use_fast|is_local|local_files_only|backend|processor_class|return_tensors|from_slow|legacy|chat_template|errors|"

@@ -224,9 +224,9 @@ class MultipleChoice(Kind):
         num_choices = np.array([len(texts) for texts in choices_of])
         rows, num_truncated = [], 0
         for begin, end in batches(len(examples)):
-            contexts, is_cut = cut_texts(tf.constant(contexts_of[begin:end], tf.string), longest)
+            contexts, is_cut = cut_texts(tf.constant(tokenizer.segment(contexts_of[begin:end]), tf.string), longest)
             choices = [text for texts in choices_of[begin:end] for text in texts]
-            choices, lost = cut_texts(tf.constant(choices, tf.string), longest)
+            choices, lost = cut_texts(tf.constant(tokenizer.segment(choices), tf.string), longest)
             contexts, choices = tokenizer.tokenize(contexts), tokenizer.tokenize(choices)
             context_of = np.repeat(np.arange(end - begin), num_choices[begin:end])
             lost |= choices.row_lengths() > room

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from electra_tf.config.errors import UserError
 from electra_tf.tasks.finetune.features import batches, joined_features
 from electra_tf.tasks.finetune.kind import EncodedExamples
 from electra_tf.tasks.finetune.kinds.squad import Question
@@ -97,6 +98,11 @@ class Contexts:
     """
 
     def __init__(self, questions: Sequence[Question], tokenizer: Tokenizer, max_seq_length: int):
+        if tokenizer.segmenter:
+            raise UserError(
+                "answers are found in the text as it is given, so that no program cuts it into words here; give "
+                "segment=none, and questions, contexts and answers that it has cut"
+            )
         index_of: dict[str, int] = {}
         of_question = [index_of.setdefault(question.context, len(index_of)) for question in questions]
         self.of_question = np.array(of_question, np.int64)
