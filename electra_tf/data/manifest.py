@@ -25,7 +25,7 @@ TRAIN_SPLIT = "train"
 HELD_OUT_SPLIT = "held_out"
 
 _CLEANING = {"fix_mojibake", "unicode_normalization", "drop_control_characters"}
-_HOLD_OUT = {"reader_version", "seed", "held_out_fraction", "layout"} | _CLEANING
+_HOLD_OUT = {"reader_version", "seed", "held_out_fraction", "layout", "is_segmented"} | _CLEANING
 _HOLD_OUT_OF_FORMAT = {"lines_per_document": "sentences", "wikipedia_names": "wikipedia"}
 _CHECKSUM_FIELD = "sha256"
 _FIRST_FIELDS = ("schema_version", "max_seq_length", "vocab_size", "vocab_sha256")  # in the file

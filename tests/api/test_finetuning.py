@@ -9,6 +9,7 @@ import pyarrow
 import pytest
 
 import electra_tf
+from electra_tf.api import finetuning
 from electra_tf.api.tables import as_table
 from electra_tf.finetuning import run
 
@@ -28,6 +29,8 @@ TINY = {"data.max_seq_length": 12, "train.num_steps": 1, "train.batch_size": 4, 
         ({"seeds": [0, 2**31]}, "seeds: seed is 2147483648; "),
         ({"seeds": np.array([0.0, 2.5])}, "seeds: seed is 2.5; "),
         ({"seeds": [True]}, "seeds: seed: expected a number"),
+        ({"settings": {"data.segment": "m"}}, "data.segment is the program 'm'; to run it, give it as segment"),
+        ({"segment": "m"}, "segment=m: the vocabulary's text was not cut"),
         ({"cased": True}, "remove vocab_file, cased,"),
     ],
 )
@@ -37,6 +40,11 @@ def test_a_mistake_is_one_line(tiny_pretrained, tmp_path, keywords, message):
     with pytest.raises(electra_tf.UserError, match=re.escape(message)) as caught:
         electra_tf.finetune(**arguments)
     assert "\n" not in str(caught.value) and "--" not in str(caught.value)
+
+
+def test_a_prediction_has_the_program_of_its_call(tiny_pretrained, tmp_path, monkeypatch):
+    monkeypatch.setattr(finetuning, "predict_file", lambda model, *_: model.segment)
+    assert electra_tf.predict(tiny_pretrained, "new.tsv", tmp_path / "predicted.tsv", segment="m") == "m"
 
 
 @pytest.fixture

@@ -19,12 +19,15 @@ from electra_tf.api.model import Model
 from electra_tf.api.texts import masked_features
 from electra_tf.config.errors import UserError
 from electra_tf.models.layers import INFERENCE
+from electra_tf.reports.sentence_scores import scorer_of
 from electra_tf.serving.saved_model import export_saved_model, load_served_model
 from electra_tf.tasks.finetune.kinds.similarity import SimilarityTask
 from electra_tf.text.kinds import create_tokenizer
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings, Vocabulary
 from electra_tf.weights.source import load_trained
+from electra_tf.weights.stored_model import StoredModel
 from tests.byte_level import byte_level
+from tests.segmenter import SEGMENTER
 from tests.sentence_pieces import train
 from tests.toy import toy_finetuning_config
 from tests.weights.conftest import FEWER_LAYERS, MODERN, stored  # noqa: F401
@@ -335,6 +338,34 @@ def test_what_a_format_lacks_is_a_warning(comparing, tmp_path, caplog):
     comparing.save(tmp_path / "out")
     (line,) = caplog.records
     assert line.levelname == "WARNING" and "sentence_transformers writes a folder that computes it" in line.getMessage()
+
+
+@pytest.fixture
+def cut_by(tiny_pretrained) -> Callable[[str], StoredModel]:
+    """`cut_by(segment)`: the model of a vocabulary that states a program, with the user's word on it."""
+    source = load_trained(tiny_pretrained).finished()
+    stated = source.stored_tokenizer._replace(settings=TextSettings(segment=SEGMENTER))
+    return lambda segment: dataclasses.replace(source, stored_tokenizer=stated, segment=segment)
+
+
+def test_texts_are_cut_into_words_by_the_program_that_the_user_gives(cut_by):
+    cutting, cut = (cut_by(segment).tokenizer for segment in (SEGMENTER, "none"))
+    assert Model(cut_by(SEGMENTER)).tokens(["w5w6", "w7"]) == [["[CLS]", "w5", "w6", "[SEP]"], ["[CLS]", "w7", "[SEP]"]]
+    assert scorer_of(cut_by(SEGMENTER)).features(["w5w6"]).input_ids.tolist() == [2, 5, 6, 3]
+    features, positions = masked_features([["w5w6[MASK]w7", "[MASK]", "w8w9"]], cutting, 10)
+    expected, expected_positions = masked_features([["w5 w6 [MASK] w7", "[MASK]", "w8 w9"]], cut, 10)
+    assert (features.input_ids.tolist(), positions) == (expected.input_ids.tolist(), expected_positions)
+
+
+@pytest.mark.slow
+def test_folders_and_saved_models_state_the_program(cut_by, tmp_path):
+    model = Model(cut_by(None))
+    folder, served = model.save(tmp_path / "folder"), model.save(tmp_path / "served", "saved_model")
+    for file in (f"{folder}/discriminator/README.md", f"{served}/assets.extra/README.md"):
+        assert f"`{SEGMENTER}`" in Path(file).read_text()
+    with pytest.raises(UserError, match="segment=none"):
+        electra_tf.load(folder).encode("w5")
+    assert electra_tf.load(folder, segment=SEGMENTER).tokens("w5w6") == ["[CLS]", "w5", "w6", "[SEP]"]
 
 
 def test_sentencepiece_goes_on_after_a_mask_within_a_word():

@@ -108,6 +108,7 @@ def beside(vocabulary, **settings) -> dict[str, bytes]:
     [
         ({**BERT_TEXT._asdict(), "lower_case": False, "isolate_cjk": False}, {}, (False, True, False, 11, False, "")),
         ({"unicode": 18}, {}, (True, True, True, 18, False, "")),
+        ({"segment": "m -o"}, {"segment": "none"}, (True, True, True, 11, False, "m -o")),
         ({"lower_case": False}, {"lower_case": False}, (False, True, True, 11, False, "")),
         ({"lower_case": False}, {"strip_accents": False}, (False, True, True, 11, False, "")),
     ],
@@ -135,6 +136,12 @@ def test_a_contradicting_flag_and_settings_of_another_vocabulary_are_refused(sta
 @pytest.mark.parametrize("flags", [{}, {"strip_accents": False}, {"unicode": 18}])
 def test_a_vocabulary_without_settings_has_those_of_bert_and_of_the_flags(flags):
     assert choose(vocabulary_of(), **flags) == TextSettings(**flags)
+
+
+@pytest.mark.parametrize(("given", "stated"), [("m -o", "m -o"), ("none", "")])
+def test_ideographs_of_segmented_words_are_not_isolated_unless_it_is_said(given, stated):
+    assert choose(vocabulary_of(*IDEOGRAPHS), segment=given) == TextSettings(isolate_cjk=False, segment=stated)
+    assert choose(vocabulary_of(), segment=given, isolate_cjk=True) == TextSettings(segment=stated)
 
 
 CAPITALS = [f"W{i}" for i in range(7)]

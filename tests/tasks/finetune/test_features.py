@@ -19,9 +19,10 @@ from electra_tf.tasks.finetune.kinds.squad import Answer, Question
 from electra_tf.tasks.finetune.kinds.squad_features import Contexts, squad_windows, training_windows
 from electra_tf.tasks.finetune.kinds.tagging import tagging_features, values_of_words
 from electra_tf.text.kinds import create_tokenizer
-from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary, WordPieceVocabulary
+from electra_tf.text.vocabulary import SPECIAL_TOKENS, TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 from tests.byte_level import byte_level
+from tests.segmenter import SEGMENTER
 from tests.sentence_pieces import train
 from tests.tasks.finetune.steps import CHOICE
 from tests.toy import toy_finetuning_config
@@ -94,6 +95,20 @@ def test_each_choice_has_a_sequence_whose_context_is_truncated(tokenizer):
     assert features.segment_ids.tolist() == [0] * 6 + [1] * 2 + [0] * 4 + [1] * 4 + [0] * 3 + [1] * 2
     assert (features.row_targets["label_ids"].tolist(), features.example_index.tolist()) == ([1, 0], [0, 1])
     assert result.num_truncated == 1
+
+
+def test_texts_and_choices_are_cut_into_words_by_the_program_that_the_user_gives(tokenizer, refusal):
+    cutting = BertTokenizer(tokenizer.vocabulary, TextSettings(segment=SEGMENTER))
+    assert "segment=none" in refusal(text_features, [["a"]], {}, cutting, 9, None)
+    cutting.given_segment = SEGMENTER
+    pairs = text_features([["ab", "c"], ["", "de"]], {}, cutting, 9, None).features
+    assert rows_of(pairs) == [[CLS, 5, 6, SEP, SEP], [CLS, 7, SEP, 8, 9, SEP]]
+    choices = encoded_choices(cutting, 9, [0], ("ab", ["cd", "e"])).features
+    assert rows_of(choices) == [[CLS, 5, 6, SEP, 7, 8, SEP, CLS, 5, 6, SEP, 9, SEP]]
+    asked = [Question("q", "a", "bc", (), False)]
+    assert "segment=none" in refusal(Contexts, asked, cutting, 9)
+    cutting.given_segment = "none"
+    assert Contexts(asked, cutting, 9).tokens.to_list() == [[6, 17]]
 
 
 def test_a_choice_that_does_not_fit_alone_is_refused(tokenizer, refusal):

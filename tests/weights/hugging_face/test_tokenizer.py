@@ -101,7 +101,7 @@ def test_without_added_tokens_vocab_txt_is_kept_to_the_byte(tmp_path):
 def test_the_version_of_unicode_is_read_back_also_after_transformers_has_saved_the_folder(both, tmp_path, unicode):
     theirs, _ = both([*TOKENS, "\U0001fae0"], unicode=unicode)
     assert theirs("\U0001fae0", add_special_tokens=False)["input_ids"] == ([13] if unicode == 18 else [])
-    assert read_tokenizer(str(tmp_path))[0].settings == (True, True, True, unicode, False)
+    assert read_tokenizer(str(tmp_path))[0].settings == (True, True, True, unicode, False, "")
     theirs.save_pretrained(tmp_path / "again")
     assert read_tokenizer(str(tmp_path / "again"))[0].settings.unicode == unicode
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
