@@ -157,12 +157,13 @@ def segment_documents(
     Raises: ReadError: the program does not run, or fails.
     """
     while command:
+        texts = list(chain.from_iterable(lines))
         try:
-            words = iter(segmented(command, list(chain.from_iterable(lines))))
+            words = iter(segmented(command, texts))
             return [list(islice(words, len(each))) for each in lines]
         except SegmentFault as fault:
             index = bisect.bisect_right(list(accumulate(map(len, lines))), fault.index)
-            counts.add(ReadCounts.of_fault("documents not segmented", command, None, lines[index][0][:40]))
+            counts.add(ReadCounts.of_fault("documents not segmented", command, None, texts[fault.index][:40]))
             counts.num_documents_read -= 1
             del documents[index], lines[index]
         except UserError as error:

@@ -53,7 +53,8 @@ def segmented(command: str, texts: Sequence[str]) -> Sequence[str]:
     """
     if not command:
         return texts
-    lines = [" ".join(text.splitlines()).strip() for text in texts]
+    # MeCab reads a line up to the null character, which BERT deletes.
+    lines = [" ".join(text.replace("\0", "").splitlines()).strip() for text in texts]
     indices = [index for index, line in enumerate(lines) if line]
     sent = [lines[index] for index in indices]
     written, message = _run(command, sent)
@@ -78,10 +79,10 @@ def _run(command: str, lines: Sequence[str]) -> tuple[list[str], str]:
     try:
         # In a group of its own, an interrupt at the terminal does not end the program before its caller.
         done = subprocess.run(shlex.split(command), input=text, capture_output=True, process_group=0)
-        written = done.stdout.decode()
+        *written, rest = done.stdout.decode().split("\n")
     except (OSError, ValueError, IndexError) as error:  # no program, quotes that do not match, another encoding
         raise UserError(f"segment={command}: {first_line(error)}; give a program that writes UTF-8") from None
     message = "".join(f": {line}" for line in done.stderr.decode(errors="replace").strip().splitlines()[-1:])
     if done.returncode:
         raise UserError(f"segment={command}: the program ended with status {done.returncode}{message}")
-    return written.removesuffix("\n").split("\n"), message
+    return [*written, *[rest] * bool(rest)], message

@@ -57,7 +57,7 @@ def test_a_document_whose_lines_are_not_kept_is_left_out_and_counted():
     assert segment_documents(documents, lines, command, counts) == [["w1"], ["w4 w5", "w6"]]
     assert [each.lines[0] for each in documents] == ["w1", "w4w5"] and counts.num_documents_read == 2
     assert counts.num_documents_skipped == {"documents not segmented": 2}
-    assert counts.faulty_records["documents not segmented"][0][2] == "w2"
+    assert counts.faulty_records["documents not segmented"] == [[command, None, "x"], [command, None, "xw3"]]
 
 
 def test_a_program_that_fails_keeps_the_work():

@@ -10,7 +10,7 @@ from tests.segmenter import program
 def test_one_run_reads_a_line_for_each_text_that_is_not_blank(tmp_path):
     note = f"text = sys.stdin.read(); open({str(tmp_path / 'runs')!r}, 'a').write(text + 'end')"
     command = program(f"import sys; {note}; print(text.replace('文', ' 文 '), end='')")
-    assert segmented(command, ["日文の", " ", "", "文\r\na\u2028b "]) == ["日 文 の", "", "", "文  a b"]
+    assert segmented(command, ["日\0文の", " ", "", "文\r\na\u2028b "]) == ["日 文 の", "", "", "文  a b"]
     assert (tmp_path / "runs").read_text("utf-8") == "日文の\n文 a b\nend"
 
 
@@ -20,6 +20,8 @@ def test_the_first_text_without_one_line_is_named_with_the_programs_message():
     with pytest.raises(SegmentFault, match="'bxb': x is long$") as fault:
         segmented(command, ["a", "", "bxb", "c", "x", "d"])
     assert fault.value.index == 2
+    with pytest.raises(SegmentFault, match="for the text 'a'"):
+        segmented("true", ["a"])
 
 
 @pytest.mark.parametrize(
