@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from electra_tf.serving.saved_model import export_saved_model, served_model
 from electra_tf.serving.text_encoder import TextEncoder
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.served import ServingShapes
+from electra_tf.text.vocabulary import BERT_TEXT
 
 TEXTS = ["Old SEA", "old seaside who"]  # "seaside" is two tokens
 
@@ -124,6 +126,8 @@ def test_an_existing_export_is_replaced_on_request_without_a_word_of_tensorflow(
 
 class Nothing(tf.Module):
     """A model without a signature, which is written at once."""
+
+    tokenizer = SimpleNamespace(settings=BERT_TEXT)
 
     def signatures(self) -> dict:
         return {}
