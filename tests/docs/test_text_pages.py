@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.byte_level import trained
 from tests.docs.commands import PROJECT, code_cells, run_blocks, run_page
 from tests.docs.conftest import on_free_ports, write_glue
 from tests.hub import hub_on_loopback
+from tests.segmenter import SEGMENTER
 
 NUM_POSTS = 90
 NOTEBOOK = PROJECT / "examples" / "german.ipynb"
@@ -78,7 +80,8 @@ def test_the_commands_on_vocabularies_run(tmp_path):
     lines = (PROJECT / "tests/fixtures/languages.txt").read_text(encoding="utf-8").splitlines()
     (tmp_path / "ja/1.txt").write_text("\n".join(lines[:6]), encoding="utf-8")
     (tmp_path / "ModernBERT-base/tokenizer.json").write_bytes(trained(lines, vocab_size=400))
-    run_page("vocabulary", tmp_path, {"30522": "700", "32000": "160", "--num_processes=2": "--num_processes=1"})
+    changes = {"30522": "700", "32000": "160", "24000": "168", "'mecab -Owakati -b 65536'": shlex.quote(SEGMENTER)}
+    run_page("vocabulary", tmp_path, {**changes, "--num_processes=2": "--num_processes=1"})
     fit, of_pieces = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("vocab.txt", "spm.model"))
     assert (fit["vocab_size"], of_pieces["vocab_size"]) == (700, 160)
     assert fit["coverage_text"]["num_files"] == 1 and fit["coverage"]["unknown_fraction"] < 0.1
