@@ -54,6 +54,13 @@ def test_the_first_wrong_byte_is_named_with_its_offset_in_the_file(monkeypatch, 
         list(checked_text(buffered(io.BytesIO(content)), offset))
 
 
+def test_the_text_before_the_first_wrong_byte_is_yielded():
+    blocks = checked_text(buffered(io.BytesIO(b"a\xc3\xa9\xff b")), 0)
+    assert next(blocks) == b"a\xc3\xa9"
+    with pytest.raises(FileFault):
+        next(blocks)
+
+
 @pytest.mark.parametrize(
     ("begin", "name"),
     [
