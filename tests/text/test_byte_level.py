@@ -154,6 +154,7 @@ def _added(at: int = 0, **settings) -> bytes:
         _added(normalized=False),
         _added(content="a  b"),
         _added(content="a "),
+        _added(content="é", id=ALPHABET.index("é")),
         _added(at=1, normalized=True),
     ],
 )  # fmt: skip
