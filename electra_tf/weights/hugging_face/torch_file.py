@@ -110,6 +110,7 @@ def _find_storage(
     """The storage that a persistent id names."""
     if kind != "storage" or not isinstance(dtype, np.dtype) or view is not None:
         raise ValueError("a persistent id does not name a storage")
+    _require_integers(size)
     storage = storages.setdefault(_require_key(key), _Storage(dtype, size))
     if (storage.dtype, storage.size) != (dtype, size):
         raise ValueError("a storage has two types or sizes")
@@ -123,11 +124,18 @@ def _require_key(key: Any) -> str:
     return key
 
 
+def _require_integers(*numbers: Any) -> None:
+    # A tuple times an integer may fill the memory, and to compare two tuples may take years.
+    if not all(isinstance(number, int) for number in numbers):
+        raise ValueError("a size or a place is not an integer")
+
+
 def _rebuild_tensor(
     storage: Any, offset: Any, shape: Any, strides: Any, requires_grad: Any = False, hooks: Any = None
 ) -> _Tensor:
     if not isinstance(storage, _Storage):
         raise ValueError("a tensor has no storage")
+    _require_integers(offset, *shape, *strides)
     return _Tensor(storage, offset, shape, strides)
 
 

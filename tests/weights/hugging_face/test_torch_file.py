@@ -1,5 +1,6 @@
 """Files of torch, read without torch: those of three versions, and hostile ones, of which nothing is run."""
 
+import functools
 import io
 import json
 import pickle
@@ -115,6 +116,7 @@ def test_a_model_in_parts_is_read(tmp_path):
 SYSTEM = name_of("posix", "system")
 RUN = b"(" + literal("touch ran") + b"tR"
 DEEP = b")" + b"\x85" * 1000  # a tuple in a tuple in a tuple
+WIDE = functools.reduce(lambda pair, _: (pair, pair), range(60), 1)  # 2**60 numbers, in 60 tuples
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,8 @@ DEEP = b")" + b"\x85" * 1000  # a tuple in a tuple in a tuple
         (program({"a": tensor(shape=(1, 7), strides=(0, 0))}), "a tensor reaches beyond its storage"),
         (program({"a": tensor(strides=(2**62, 2**62))}), "a tensor reaches beyond its storage"),
         (program({"a": tensor(strides=(3,))}), "zip() argument 2 is shorter"),
+        (program({"a": tensor(size=WIDE), "b": tensor(size=WIDE)}), "a size or a place is not an integer"),
+        (program({"a": tensor(shape=(2**40,), strides=("s",))}), "a size or a place is not an integer"),
         (program({"a": tensor("Int")}), "TypeError: a has numbers of type int32"),
     ],
 )
