@@ -21,7 +21,7 @@ from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT
 from electra_tf.files import exists, read_bytes
 from electra_tf.text.scripts import damages, merges
-from electra_tf.text.segment import ALREADY_SEGMENTED, program_to_run, segmented
+from electra_tf.text.segment import ALREADY_SEGMENTED, SegmentFault, program_to_run, segmented
 from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
@@ -39,6 +39,7 @@ _SAMPLE_CHARACTERS = 500_000
 _SAMPLE_UNIT_BYTES = 2**16  # read at once, except of a book or a compressed file
 _MAX_UNITS = 32  # of a file
 _MAX_TEXT_BYTES = _MAX_UNITS * _SAMPLE_UNIT_BYTES  # of a unit that is a whole big file
+_MAX_NOT_SEGMENTED = 10  # lines; of more, the program is a wrong one, such as MeCab without -Owakati
 
 _MANY_UNKNOWN, _MAX_UNKNOWN = 0.05, 0.5  # of the characters: a warning and an error
 _MANY_UNKNOWN_TOKENS = 0.01  # of all tokens; a vocabulary of a language has far less in its own texts
@@ -228,7 +229,10 @@ def require_text(settings: BuildSettings, counts: ReadCounts, num_bytes: int) ->
 
 
 def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
-    """The beginnings of some files, cut into words. Raises: UserError: see `read_unit` and `segmented`."""
+    """The beginnings of some files, cut into words; a few lines that are not segmented are left out.
+
+    Raises: UserError: see `read_unit` and `segmented`.
+    """
     sample, begins = _sample_files(files), []
     for file in sample:
         begin, num_characters = "", _SAMPLE_CHARACTERS // len(sample)
@@ -239,7 +243,13 @@ def sample_text(files: Sequence[SourceFile], settings: CommandSettings) -> str:
             if len(begin) > num_characters:
                 break
         begins.append(begin)
-    return "\n".join(segmented(settings.segmenter, "\n".join(begins).split("\n")))
+    lines = "\n".join(begins).split("\n")
+    for _ in range(_MAX_NOT_SEGMENTED):
+        try:
+            return "\n".join(segmented(settings.segmenter, lines))
+        except SegmentFault as fault:  # its document is left out and counted when it is read
+            del lines[fault.index]
+    return "\n".join(segmented(settings.segmenter, lines))
 
 
 def _sample_files(files: Sequence[SourceFile]) -> Sequence[SourceFile]:

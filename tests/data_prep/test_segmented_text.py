@@ -60,6 +60,14 @@ def test_a_document_whose_lines_are_not_kept_is_left_out_and_counted():
     assert counts.faulty_records["documents not segmented"] == [[command, None, "x"], [command, None, "xw3"]]
 
 
+def test_a_few_lines_at_the_beginning_may_not_be_segmented(text_settings):
+    command = program("import sys\nfor line in sys.stdin: print(line.replace('w', ' w').replace('x', '\\n'), end='')")
+    counts = build(text_settings("w1x\n\n" + RAW, segment=command)).counts
+    assert counts.num_documents_skipped == {"documents not segmented": 1} and counts.num_documents_read == 2
+    with pytest.raises(UserError, match="not one line for the text 'w1x'"):
+        build(text_settings("w1x\n\n" * 11 + RAW, segment=command, overwrite=True))
+
+
 def test_a_program_that_fails_keeps_the_work():
     with pytest.raises(ReadError, match="status 1"):
         segment_documents([Document(["w1"], False)], [["w1"]], program("raise SystemExit(1)"), ReadCounts())
