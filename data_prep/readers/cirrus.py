@@ -21,7 +21,7 @@ from electra_tf.data.manifest import DatasetSettings
 _IN_BRACES = r"(?:\\.|[^\\{}])*+"
 for _ in range(9):  # levels of braces in braces
     _IN_BRACES = rf"(?:\\.|[^\\{{}}]|\{{{_IN_BRACES}\}})*+"
-_TEX = re.compile(rf"\s*\{{\\(?:display|text)style\b{_IN_BRACES}\}}")
+_TEX = re.compile(rf"(?<!\s)\s*\{{\\(?:display|text)style\b{_IN_BRACES}\}}")
 
 
 def read_cirrus(stream: BinaryIO, origin: Origin, settings: DatasetSettings) -> Iterator[Document | ReadCounts]:

@@ -44,6 +44,7 @@ def test_an_article_is_its_title_and_the_text_of_mediawiki():
         (r"a {\textstyle \{x_{\mathrm {i}}\}\}} and b {\displaystyle b}.", "a and b."),
         (r"a set {x} and {\displaystyle x {y}", r"a set {x} and {\displaystyle x {y}"),
         ("x {\\displaystyle " + "{" * 99, "x {\\displaystyle " + "{" * 99),
+        ("x{\\a" + " " * 2**18 + "x", "x{\\a" + " " * 2**18 + "x"),
     ],
 )
 def test_the_tex_of_formulas_is_dropped(text, without):
