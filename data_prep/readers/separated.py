@@ -64,11 +64,15 @@ def _texts(stream: BinaryIO, origin: Origin, text_field: str, delimiters: str) -
             row, problem = [], str(error)
         if row is None:
             return
-        if len(row) == num_columns:
+        # Quotes may be ordinary characters, as in GLUE's files. They are if each line from one to the next is a row:
+        # sentences of speech, in files with tabs.
+        is_speech = delimiter == "\t" and len(of_row) > 1 and num_columns > 1
+        is_speech = is_speech and all(line.count(b"\t") == num_columns - 1 for _, line in of_row)
+        if len(row) == num_columns and not is_speech:
             yield row[column]
             continue
         (begin, line), *rest = of_row
-        values = line.decode().split(delimiter)  # quotes may be ordinary characters, as in GLUE's files
+        values = line.decode().split(delimiter)
         if len(values) == num_columns:
             yield values[column]
         elif line.strip():

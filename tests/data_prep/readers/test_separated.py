@@ -40,6 +40,8 @@ def test_a_wrong_row_is_left_out_and_named_with_its_offset(row, description):
 
 def test_quotes_that_end_no_value_are_ordinary_characters():
     assert read("tsv", 'id\ttext\n1\t"a" b\n"2\t"c\n') == [['"a" b'], ['"c']]
+    # Speech of several sentences, a row each; a value with line ends has no line that is a row.
+    assert read("tsv", 'id\ttext\n1\t"A.\n2\tB.\n3\tC."\n4\t"D\nE"\n') == [['"A.'], ["B."], ['C."'], ["D", "E"]]
 
 
 @pytest.mark.parametrize(
