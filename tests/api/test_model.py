@@ -331,7 +331,7 @@ def test_a_modernbert_fills_masks_and_is_saved_and_exported_with_its_tokenizer(s
     again = electra_tf.load(tmp_path / "out")
     np.testing.assert_allclose(again.encode(["the cat", "日"]), model.encode(["the cat", "日"]), atol=1e-6)
     assert [len(each) for each in again.fill_mask(["the [MASK]", "[MASK] on [MASK]"], top_k=2)] == [1, 2]
-    assert "they take ids" in electra_tf.export(tmp_path / "out", tmp_path / "served")
+    assert "signatures detect, detect_ids, embed" in electra_tf.export(tmp_path / "out", tmp_path / "served")
 
 
 def test_what_a_format_lacks_is_a_warning(comparing, tmp_path, caplog):
