@@ -14,15 +14,15 @@ from electra_tf.models.layers import seed_initial_values
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, load_config
 from electra_tf.train.distribution import build_strategy, share_cores
-from electra_tf.train.step import compile_task, splits_batches
+from electra_tf.train.step import compile_task, parts_at_once
 from electra_tf.weights.hugging_face.layouts import config_entries
 
 
 def limit_threads(num_threads: int, config: RunConfig) -> None:
     """Hides GPUs, and sets threads as the commands do on `num_threads` cores. Call it before the first operation."""
     tf.config.set_visible_devices([], "GPU")
-    if splits_batches(config.train, config.rows_together):
-        share_cores()
+    if (num_at_once := parts_at_once(config.train, config.rows_together)) > 1:
+        share_cores(num_at_once)
     tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 
 

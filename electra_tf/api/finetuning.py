@@ -24,7 +24,8 @@ from electra_tf.tasks.finetune.examples import text_of
 from electra_tf.tasks.finetune.kinds import KINDS
 from electra_tf.tasks.finetune.summary import SUMMARY, best_seed, is_in_percent
 from electra_tf.text.segment import ALREADY_SEGMENTED
-from electra_tf.train.step import splits_batches
+from electra_tf.train.distribution import BATCHES_IN_FLIGHT
+from electra_tf.train.step import parts_at_once
 from electra_tf.weights.hub import hub_source
 from electra_tf.weights.source import load_pretrained, load_trained
 
@@ -187,7 +188,7 @@ def finetune(
     output_dir = os.fspath(output_dir)
     numbers = None if seeds is None else np.array(list(seeds)).tolist()  # Python's integers, not NumPy's
     with (
-        started_strategy(strategy, tpu, logical_cpu_devices, _splits_batches(values)) as devices,
+        started_strategy(strategy, tpu, logical_cpu_devices, _parts_at_once(values)) as devices,
         interruptible() as interruption,
     ):
         options: dict[str, Any] = {"seeds": numbers, "tables": tables, "interruption": interruption}
@@ -200,13 +201,13 @@ def finetune(
     return FinetuningResult(summary, output_dir, table, segment)
 
 
-def _splits_batches(values: Mapping[str, Any]) -> bool:
-    """Whether each batch is surely split. That of similarity depends on the data; wrong settings end the run later."""
+def _parts_at_once(values: Mapping[str, Any]) -> int:
+    """See `parts_at_once`. 1 for similarity, where it depends on the data; wrong settings end the run later."""
     with contextlib.suppress(TypeError, ValueError):
         train = FinetuningTrainConfig(**{"num_steps": 1} | (values.get("train") or {}))
         settings = getattr(KINDS.get(values["name"]), "settings", None)
-        return not hasattr(settings, "rows_together") and splits_batches(train, rows_together=1)
-    return False
+        return 1 if hasattr(settings, "rows_together") else parts_at_once(train, rows_together=1)
+    return 1
 
 
 @users_process()
@@ -243,7 +244,7 @@ def predict(
     """
     if exists(output_file):
         raise UserError(f"output_file={output_file} exists; give another name")
-    with started_strategy(strategy, tpu, logical_cpu_devices, shares_cores=True) as devices:
+    with started_strategy(strategy, tpu, logical_cpu_devices, BATCHES_IN_FLIGHT) as devices:
         with devices.scope():
             model = dataclasses.replace(load_trained(model_dir, flag="model_dir").finished(), segment=segment)
         columns = None if text_columns is None else tuple(text_columns)

@@ -25,11 +25,12 @@ from electra_tf.tasks.pretrain.fast_electra import FastElectra
 from electra_tf.tasks.pretrain.stages import PretrainingStage, open_fitting_data, open_stages, plan_stages
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.device_loop import DeviceLoop
+from electra_tf.train.distribution import BATCHES_IN_FLIGHT
 from electra_tf.train.evaluation import restore_newest
 from electra_tf.train.loop import Run, train
 from electra_tf.train.run_directory import RunDirectory
 from electra_tf.train.start import Start, check_data, continue_from, recorded_start
-from electra_tf.train.step import compile_task, splits_batches
+from electra_tf.train.step import compile_task, parts_at_once
 from electra_tf.weights.hub import hub_source
 
 logger = logging.getLogger(__name__)
@@ -217,9 +218,9 @@ def _started_run(
 ) -> Iterator[Run]:
     """The run of a configuration, on devices among which its batches divide."""
     plans = plan_stages(config)
-    # Of training, if each batch is computed in two halves at the same time; evaluation computes several batches.
-    shares_cores = not is_training or all(splits_batches(plan.config.train, config.rows_together) for plan in plans)
-    with started_strategy(strategy, tpu, logical_cpu_devices, shares_cores) as devices:
+    parts = [parts_at_once(plan.config.train, config.rows_together) for plan in plans]
+    num_at_once = min(parts) if is_training else BATCHES_IN_FLIGHT
+    with started_strategy(strategy, tpu, logical_cpu_devices, num_at_once) as devices:
         for plan in plans:
             plan.require_divisible(devices.num_replicas_in_sync)
         yield Run(config, RunDirectory(model_dir), devices)

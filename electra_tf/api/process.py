@@ -29,11 +29,11 @@ def users_process() -> Iterator[None]:
 
 @contextlib.contextmanager
 def started_strategy(
-    name: str, tpu: str = "local", logical_cpu_devices: int = 1, shares_cores: bool = False
+    name: str, tpu: str = "local", logical_cpu_devices: int = 1, num_at_once: int = 1
 ) -> Iterator[tf.distribute.Strategy]:
     """Starts a strategy, and restores TensorFlow's options at the end.
 
-    Args: shares_cores: whether the work on one CPU is two or more parts at the same time, see `share_cores`.
+    Args: num_at_once: the parts of a batch, or batches, that one CPU computes at the same time, see `share_cores`.
     Raises: UserError: it has no devices, or the arguments do not go together.
     """
     fitting = {"tpu": tpu == "local" or name == "tpu"}
@@ -42,8 +42,8 @@ def started_strategy(
         raise UserError(f"{unused[0]} has no effect with strategy={name}; remove it or give its strategy")
     if logical_cpu_devices > 1:
         split_cpu(logical_cpu_devices)
-    elif name == "one_device" and shares_cores:
-        share_cores()
+    elif name == "one_device" and num_at_once > 1:
+        share_cores(num_at_once)
     if tf.config.list_physical_devices("GPU"):
         yield build_strategy(name, tpu)  # sets no option
         return

@@ -155,6 +155,8 @@ class TrainConfig(Settings):
     fused_ops: bool = True
     # The number of micro-batches of an update. Only one of them is in memory at a time.
     gradient_accumulation_steps: Count = 1
+    # The parts of a batch, or of a micro-batch, that one CPU computes at the same time, where its rows divide so.
+    cpu_parts: MayChange[Count] = 2
     rematerialize: bool = False  # compute layers again in the backward pass instead of keeping them
     # After a loss or gradient that is not finite: stop before the update, or skip at most max_nonfinite_steps updates.
     on_nonfinite: MayChange[Literal["stop", "skip"]] = "stop"

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from electra_tf.data.batch import Batch
 from electra_tf.tasks.base import Evaluated, Evaluation, Stage, Task
 from electra_tf.tasks.terms import Term, scaled
-from electra_tf.train.distribution import num_cores
+from electra_tf.train.distribution import BATCHES_IN_FLIGHT, num_cores
 from electra_tf.train.metrics import MetricAccumulator, metric_names
 from electra_tf.train.step import NestT, evaluation_step, sum_over_replicas, training_step
 
@@ -25,7 +25,6 @@ _Steps = tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]  # the result of `Dev
 _Results = tuple[dict[str, Term], dict[str, tf.Tensor]]  # the terms; the outputs of each example
 _BatchResults = tuple[tf.Tensor, dict[str, Term], dict[str, tf.Tensor]]  # with whether a stop is requested
 _SECONDS_WITHOUT_BAR = 10.0
-_MAX_BATCHES_IN_FLIGHT = 4  # each needs the memory of a batch
 
 
 class DeviceLoop(Generic[EvaluatedT]):
@@ -151,7 +150,7 @@ class DeviceLoop(Generic[EvaluatedT]):
         dataset = batches(tf.distribute.InputContext()).take(num_batches)
         function = self._function(evaluation_step, phase)
         evaluate = function.get_concrete_function(dataset.element_spec, tf.TensorSpec([], tf.int64))
-        num_threads = min(num_cores(), _MAX_BATCHES_IN_FLIGHT)
+        num_threads = min(num_cores(), BATCHES_IN_FLIGHT)
         in_flight: deque[Future[_Results]] = deque()
         with ThreadPoolExecutor(num_threads) as executor:
             for number, batch in enumerate(dataset):

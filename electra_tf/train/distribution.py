@@ -31,6 +31,7 @@ _TPU_HELP = (
     "strategy=one_device runs without a TPU"
 )
 _TPU_TYPE_VARIABLE = "TPU_ACCELERATOR_TYPE"  # a TPU VM sets it, for example to "v5litepod-8"
+BATCHES_IN_FLIGHT = 4  # that an evaluation on a CPU computes at once, if it has the cores; each needs a batch's memory
 _PROCESSOR_FILE = Path("/proc/cpuinfo")  # of Linux
 
 
@@ -39,14 +40,20 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def share_cores() -> None:
-    """Gives each operation half of the cores, where two halves of a batch or several batches are computed at once.
+def share_cores(num_at_once: int) -> None:
+    """Sets TensorFlow's threads to one for each core, where several batches are computed at the same time.
+
+    All operations of a process share one pool of threads, and the thread that starts an operation computes a share of
+    it. So two parts of a batch keep 16 cores busy with a pool of 14. A pool of one thread is not used.
 
     Without effect after TensorFlow's first operation, with a GPU, or if TF_NUM_INTRAOP_THREADS is set.
+
+    Args: num_at_once: parts of a batch, or batches.
     """
     if "TF_NUM_INTRAOP_THREADS" not in os.environ and not tf.config.list_physical_devices("GPU"):
+        num_threads = max(2, num_cores() - num_at_once) if num_cores() > num_at_once else 1
         with contextlib.suppress(RuntimeError):  # in a process that has used TensorFlow, such as a notebook's
-            tf.config.threading.set_intra_op_parallelism_threads(max(1, num_cores() // 2))
+            tf.config.threading.set_intra_op_parallelism_threads(num_threads)
 
 
 def split_cpu(num_devices: int) -> None:
