@@ -145,6 +145,7 @@ def _training_layer(
     ops: ReferenceOps,
 ) -> tf.Tensor:
     """The formula of `TransformerLayer` in training, on tensors alone: all layers of an encoder share one function."""
+    dropout_keys = ops.drawn_keys(dropout_keys, hidden)
     with tf.name_scope("attention_self"):
         kernel, bias = _joined_qkv(weights, config)
         query, key, value = ops.split_heads(product(hidden, kernel), bias, config.num_heads)  # [B, A, S, D]

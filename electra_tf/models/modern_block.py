@@ -98,6 +98,7 @@ def _layer(
         kernel, bias = weights[name]
         return ops.add_bias(product(values, kernel), bias)
 
+    dropout_keys = ops.drawn_keys(dropout_keys, hidden)
     with tf.name_scope("attention"):
         normed = norm(hidden, "attention_LayerNorm") if "attention_LayerNorm" in weights else hidden
         kernel, bias = weights["qkv"]

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 from electra_tf.ops.gradients import WithGradient, custom_gradient
-from electra_tf.ops.random import DropoutKey
+from electra_tf.ops.random import DropoutKey, words_of_examples
 from electra_tf.ops.reference import (
     COLUMNS,
     REFERENCE,
@@ -118,6 +118,16 @@ class FusedOps(ReferenceOps):
         return values / tf.where(tf.math.is_nan(runtime_vector[0]), 2.0, 1.0)
 
     # --- the encoder
+
+    def drawn_keys(self, keys: dict[str, DropoutKey | None], hidden: tf.Tensor) -> dict[str, DropoutKey | None]:
+        """The keys with the words of each example, so that no program that draws a mask computes them, twice a mask."""
+        used = {name: key for name, key in keys.items() if key is not None}
+        if self.whole_step or not used or hidden.shape[0] is None:
+            return keys
+        draw = self._compiled(words_of_examples, num_examples=hidden.shape[0])
+        words = tf.unstack(draw(tf.stack([key.words for key in used.values()])), num=len(used))
+        drawn = (key._replace(words=each) for key, each in zip(used.values(), words, strict=True))
+        return {**keys, **dict(zip(used, drawn, strict=True))}
 
     def bias_gelu(self, product: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
         """As the reference; the gradient computes the sum again instead of keeping it."""

@@ -40,15 +40,17 @@ class DropoutKey(NamedTuple):
     """A dropout mask that is not drawn yet: the argument of a function that many layers share."""
 
     # [3] uint32: two words of the key, a hash of (seed, name) xor the step; and the index of row 0 in the global batch.
+    # Or [B, 2] uint32, `words_of_examples` of these.
     words: tf.Tensor
     rate: float  # the share that is dropped, in [0, 1)
 
     def bits(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] uint32, uniform, independent between examples, elements, steps and names."""
-        lower, upper, first_example = tf.unstack(self.words)
-        example = tf.cast(tf.range(num_examples), tf.uint32) + first_example
-        keys = threefry((lower, upper), (example, tf.zeros_like(example)))
-        return hashed(_indices(shape), *(tf.reshape(key, [num_examples, *[1] * len(shape)]) for key in keys))
+        words = self.words
+        if len(words.shape) == 1:
+            words = words_of_examples(words[tf.newaxis], num_examples)[0]
+        keys = (tf.reshape(key, [num_examples, *[1] * len(shape)]) for key in tf.unstack(words, axis=1))
+        return hashed(_indices(shape), *keys)
 
     def keep_mask(self, num_examples: tf.Tensor | int, shape: tuple[tf.Tensor | int, ...]) -> tf.Tensor:
         """[B, *shape] bool, true with probability 1 - rate (to 2^-32)."""
@@ -113,6 +115,13 @@ class RandomStream:
         """64 bits, a hash of (seed, name)."""
         digest = hashlib.blake2b(f"{self._seed}:{self._name}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "little")
+
+
+def words_of_examples(words: tf.Tensor, num_examples: tf.Tensor | int) -> tf.Tensor:
+    """Two words for each example under each of K dropout keys: [K, 3] -> [K, B, 2], uint32."""
+    lower, upper, first_example = tf.unstack(words[:, :, tf.newaxis], axis=1)  # [K, 1] each
+    example = tf.cast(tf.range(num_examples), tf.uint32) + first_example  # [K, B]
+    return tf.stack(threefry((lower, upper), (example, tf.zeros_like(example))), axis=2)
 
 
 def threefry(

@@ -66,6 +66,10 @@ class ReferenceOps:
         """The formula with its options, as a function that several layers call with their own tensors."""
         return functools.partial(formula, **options)
 
+    def drawn_keys(self, keys: dict[str, DropoutKey | None], hidden: tf.Tensor) -> dict[str, DropoutKey | None]:
+        """The dropout keys of a layer for operations on `hidden`, [B, S, H], and on other tensors of its examples."""
+        return keys
+
     def add_bias(self, product: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
         """product + bias: [..., F] and [F] -> [..., F] in the dtype of `product`. None: no bias."""
         if bias is None:

@@ -120,9 +120,9 @@ def test_a_libtpu_that_aborts_the_import_of_tensorflow_is_refused(monkeypatch, l
         process.import_tensorflow()
 
 
-# The threads of an operation: half of six cores where a command computes two batches or halves at once, else all, which
-# is TensorFlow's default.
-HALF, ALL = [3], []
+# The threads of operations on six cores: beside two parts of a batch, beside four batches of an evaluation, or as many
+# as there are cores, TensorFlow's default.
+BESIDE_PARTS, BESIDE_BATCHES, ALL = [4], [2], []
 STAGE = "{num_steps: 4, max_seq_length: 10, batch_size: %d}"
 PRETRAIN = "--config={here}/tiny.yaml --model_dir={here}/run --data_dir=nothing"
 FINETUNE = "--task=classification --init_from=x --output_dir=y"
@@ -131,21 +131,22 @@ FINETUNE = "--task=classification --init_from=x --output_dir=y"
 @pytest.mark.parametrize(
     ("main", "flags", "expected"),
     [
-        (run_pretraining.main, [PRETRAIN], HALF),
+        (run_pretraining.main, [PRETRAIN], BESIDE_PARTS),
+        (run_pretraining.main, [PRETRAIN, "--set=train.cpu_parts=4"], [2]),
         (run_pretraining.main, [PRETRAIN, "--set=train.fused_ops=false"], ALL),
         (run_pretraining.main, [PRETRAIN, "--set=train.gradient_accumulation_steps=16"], ALL),
         (run_pretraining.main, [PRETRAIN, "--strategy=mirrored"], ALL),
-        (run_pretraining.main, [PRETRAIN, f"--set=stages=[{STAGE % 6}, {STAGE % 16}]"], HALF),
+        (run_pretraining.main, [PRETRAIN, f"--set=stages=[{STAGE % 6}, {STAGE % 16}]"], BESIDE_PARTS),
         (run_pretraining.main, [PRETRAIN, f"--set=stages=[{STAGE % 5}, {STAGE % 16}]"], ALL),
-        (run_pretraining.main, [PRETRAIN, "--evaluate", "--set=train.xla=true"], HALF),
-        (run_finetuning.main, [FINETUNE], HALF),
+        (run_pretraining.main, [PRETRAIN, "--evaluate", "--set=train.xla=true"], BESIDE_BATCHES),
+        (run_finetuning.main, [FINETUNE], BESIDE_PARTS),
         (run_finetuning.main, [FINETUNE, "--task=similarity"], ALL),  # a batch may be one group of candidates
         (run_finetuning.main, [FINETUNE, "--set=train.batch_size=9"], ALL),
-        (run_finetuning.main, [FINETUNE, "--set=train.num_epochs=2", "--set=train.batch_size=8"], HALF),
+        (run_finetuning.main, [FINETUNE, "--set=train.num_epochs=2", "--set=train.batch_size=8"], BESIDE_PARTS),
         (run_finetuning.main, [FINETUNE, "--set=train.batch_size=many"], ALL),
         (run_finetuning.main, [FINETUNE, "--set=train=7"], ALL),
         (run_finetuning.main, [FINETUNE, "--strategy=mirrored"], ALL),
-        (run_finetuning.main, ["--predict --model_dir=x --input_file=y --output_file=z"], HALF),
+        (run_finetuning.main, ["--predict --model_dir=x --input_file=y --output_file=z"], BESIDE_BATCHES),
     ],
 )
 def test_a_command_sets_the_threads_before_it_starts_its_strategy(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.positions import put_at_positions, put_by_scatter, select_distinct, select_with_replacement
 from electra_tf.ops.random import RandomStream, hashed, threefry
 from tests.toy import follows
@@ -98,6 +99,15 @@ def test_masks_of_neighbouring_examples_steps_and_layers_are_independent():
     of_draws = [kept(*draw) for draw in ((3, 7, "0"), (4, 7, "0"), (3, 8, "0"), (3, 7, "1"), (3, 7 + 2**32, "0"))]
     correlations = np.corrcoef(of_draws)[np.triu_indices(5, 1)]
     assert np.abs(correlations).max() < 4 / math.sqrt(of_draws[0].size)
+
+
+def test_keys_drawn_for_a_layer_give_the_masks_of_each_key_alone():
+    keys = {name: RandomStream(5, 2, 7, name).dropout_key(0.1) for name in ("attention", "output")}
+    drawn = FusedOps("cpu", whole_step=False).drawn_keys({**keys, "mlp": None}, tf.zeros([3, 5, 4]))
+    assert drawn["mlp"] is None
+    for name, key in keys.items():
+        assert drawn[name].words.shape == [3, 2]
+        assert np.array_equal(drawn[name].bits(3, (4, 6)), key.bits(3, (4, 6)))
 
 
 def test_all_elements_of_a_draw_differ():

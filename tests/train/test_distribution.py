@@ -24,10 +24,17 @@ from tests.train.test_replicas import worker_environments
 
 @pytest.mark.parametrize(
     ("cores", "gpus", "variable", "threads"),
-    [({0, 3, 4, 5, 7}, [], None, [2]), ({6}, [], None, [1]), ({0, 1}, ["GPU"], None, []), ({0, 1}, [], "3", [])],
-    ids=["five_cores", "one_core", "gpu", "environment"],
+    [
+        (range(16), [], None, [14]),
+        ({0, 3, 5}, [], None, [2]),
+        ({1, 4}, [], None, [1]),
+        ({6}, [], None, [1]),
+        ({0, 1}, ["GPU"], None, []),
+        ({0, 1}, [], "3", []),
+    ],
+    ids=["16_cores", "3_cores", "2_cores", "1_core", "gpu", "environment"],
 )
-def test_an_operation_gets_half_of_the_cores(monkeypatch, cores, gpus, variable, threads):
+def test_two_parts_and_the_threads_of_operations_are_as_many_as_cores(monkeypatch, cores, gpus, variable, threads):
     was_set = []
 
     def fail(threads: int) -> None:  # as in a process that has used TensorFlow
@@ -40,7 +47,7 @@ def test_an_operation_gets_half_of_the_cores(monkeypatch, cores, gpus, variable,
     monkeypatch.setattr("os.sched_getaffinity", lambda _: cores)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", fail)
-    share_cores()
+    share_cores(2)
     assert was_set == threads
 
 

@@ -112,14 +112,15 @@ class SplittingOps(ReferenceOps):
     splits_batch = True
 
 
-def test_halves_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monkeypatch):
-    """Both halves are traced as one function."""
-    changes = {"encoder": {"hidden_dropout": 0.2}, "train": {"batch_size": 6}}
-    whole, halves = build(**changes), build(**changes)
-    traced = rows_of_traces(halves, monkeypatch)
-    step = tf.function(lambda batch: training.training_step(halves, batch, SplittingOps()), autograph=False)
-    assert_same_steps(whole, halves, tiny_batch, step)
-    assert traced == [3]
+@pytest.mark.parametrize(("cpu_parts", "rows"), [(2, 3), (3, 2)])
+def test_parts_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monkeypatch, cpu_parts, rows):
+    """All parts are traced as one function."""
+    encoder, train = {"hidden_dropout": 0.2}, {"batch_size": 6, "cpu_parts": cpu_parts}
+    whole, parts = build(encoder=encoder, train=train), build(encoder=encoder, train=train)
+    traced = rows_of_traces(parts, monkeypatch)
+    step = tf.function(lambda batch: training.training_step(parts, batch, SplittingOps()), autograph=False)
+    assert_same_steps(whole, parts, tiny_batch, step)
+    assert traced == [rows]
 
 
 @pytest.mark.slow
@@ -142,23 +143,24 @@ def toy(**changes) -> tuple[Regression, ToyStage]:
 
 
 @pytest.mark.parametrize(
-    ("train", "is_split"),
+    ("train", "num_parts"),
     [
-        ({"batch_size": 5}, False),
-        ({"batch_size": 6, "gradient_accumulation_steps": 3, "rematerialize": True}, True),
-        ({"batch_size": 6, "gradient_accumulation_steps": 2}, False),
-        ({"batch_size": 6, "xla": True}, False),
-        ({"batch_size": 6, "fused_ops": False}, False),
+        ({"batch_size": 5}, 1),
+        ({"batch_size": 6, "gradient_accumulation_steps": 3, "rematerialize": True}, 2),
+        ({"batch_size": 6, "gradient_accumulation_steps": 2}, 1),
+        ({"batch_size": 6, "cpu_parts": 4}, 2),
+        ({"batch_size": 6, "xla": True}, 1),
+        ({"batch_size": 6, "fused_ops": False}, 1),
     ],
 )
-def test_batches_are_split_in_the_step_as_announced_before_the_run(monkeypatch, train, is_split):
+def test_batches_are_split_in_the_step_as_announced_before_the_run(monkeypatch, train, num_parts):
     task, _ = toy(train=train)
     traced = rows_of_traces(task, monkeypatch)
     batch = {"input_ids": tf.zeros([train["batch_size"], 6])}
     tf.function(task.train_step, autograph=False).get_concrete_function(batch)
     rows = train["batch_size"] // train.get("gradient_accumulation_steps", 1)
-    assert set(traced) == {rows // 2 if is_split else rows}
-    assert training.splits_batches(task.config.train, task.config.rows_together) is is_split
+    assert set(traced) == {rows // num_parts}
+    assert training.parts_at_once(task.config.train, task.config.rows_together) == num_parts
 
 
 def batches(stage: ToyStage) -> tf.data.Dataset:

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.models.layers import INFERENCE, ForwardContext
-from electra_tf.train.step import splits_batches
+from electra_tf.train.step import parts_at_once
 from tests.tasks.finetune.steps import CLASSES, INPUTS, assert_same_step, build, outcome, text_batch
 from tests.toy import step_on_replicas
 
@@ -36,12 +36,12 @@ def test_two_replicas_train_like_one_dropout_included(two_replicas, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num_candidates", "is_split"), [(2, True), (4, False)])
-def test_a_group_of_candidates_is_not_split(num_candidates, is_split):
+@pytest.mark.parametrize(("num_candidates", "num_parts"), [(2, 2), (4, 1)])
+def test_a_group_of_candidates_is_not_split(num_candidates, num_parts):
     settings, batch = INPUTS["contrastive"]
     settings = settings | {"num_candidates": num_candidates}
     whole, fused = build(settings), build(settings, fused_ops=True)
-    assert splits_batches(fused.config.train, fused.config.rows_together) is is_split
+    assert parts_at_once(fused.config.train, fused.config.rows_together) == num_parts
     assert_same_step(outcome(fused, batch()), outcome(whole, batch()))
 
 
