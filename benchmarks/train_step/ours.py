@@ -21,8 +21,7 @@ from electra_tf.weights.hugging_face.layouts import config_entries
 def limit_threads(num_threads: int, config: RunConfig) -> None:
     """Hides GPUs, and sets threads as the commands do on `num_threads` cores. Call it before the first operation."""
     tf.config.set_visible_devices([], "GPU")
-    if (num_at_once := parts_at_once(config.train, config.rows_together)) > 1:
-        share_cores(num_at_once)
+    share_cores(parts_at_once(config.train, config.rows_together))
     tf.config.threading.set_inter_op_parallelism_threads(num_threads)
 
 

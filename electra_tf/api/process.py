@@ -42,7 +42,7 @@ def started_strategy(
         raise UserError(f"{unused[0]} has no effect with strategy={name}; remove it or give its strategy")
     if logical_cpu_devices > 1:
         split_cpu(logical_cpu_devices)
-    elif name == "one_device" and num_at_once > 1:
+    elif name == "one_device":
         share_cores(num_at_once)
     if tf.config.list_physical_devices("GPU"):
         yield build_strategy(name, tpu)  # sets no option

@@ -41,19 +41,19 @@ def num_cores() -> int:
 
 
 def share_cores(num_at_once: int) -> None:
-    """Sets TensorFlow's threads to one for each core, where several batches are computed at the same time.
+    """Gives an operation one thread if a CPU has at most as many cores as batches that it computes at the same time.
 
-    All operations of a process share one pool of threads, and the thread that starts an operation computes a share of
-    it. So two parts of a batch keep 16 cores busy with a pool of 14. A pool of one thread is not used.
+    With more cores TensorFlow's default stays: one pool of as many threads as cores, which all operations share and
+    which does nearly all of their work (docs/notes/performance.md), whoever starts them. A pool of one is not used.
 
     Without effect after TensorFlow's first operation, with a GPU, or if TF_NUM_INTRAOP_THREADS is set.
 
-    Args: num_at_once: parts of a batch, or batches.
+    Args: num_at_once: batches, or parts of one.
     """
-    if "TF_NUM_INTRAOP_THREADS" not in os.environ and not tf.config.list_physical_devices("GPU"):
-        num_threads = max(2, num_cores() - num_at_once) if num_cores() > num_at_once else 1
+    is_free = "TF_NUM_INTRAOP_THREADS" not in os.environ and not tf.config.list_physical_devices("GPU")
+    if is_free and num_cores() <= num_at_once:
         with contextlib.suppress(RuntimeError):  # in a process that has used TensorFlow, such as a notebook's
-            tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+            tf.config.threading.set_intra_op_parallelism_threads(1)
 
 
 def split_cpu(num_devices: int) -> None:

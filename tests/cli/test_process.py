@@ -120,9 +120,9 @@ def test_a_libtpu_that_aborts_the_import_of_tensorflow_is_refused(monkeypatch, l
         process.import_tensorflow()
 
 
-# The threads of operations on six cores: beside two parts of a batch, beside four batches of an evaluation, or as many
-# as there are cores, TensorFlow's default.
-BESIDE_PARTS, BESIDE_BATCHES, ALL = [4], [2], []
+# The threads of an operation on two cores: one where a command computes two parts or batches at once, else TensorFlow's
+# default, all.
+ONE, ALL = [1], []
 STAGE = "{num_steps: 4, max_seq_length: 10, batch_size: %d}"
 PRETRAIN = "--config={here}/tiny.yaml --model_dir={here}/run --data_dir=nothing"
 FINETUNE = "--task=classification --init_from=x --output_dir=y"
@@ -131,22 +131,22 @@ FINETUNE = "--task=classification --init_from=x --output_dir=y"
 @pytest.mark.parametrize(
     ("main", "flags", "expected"),
     [
-        (run_pretraining.main, [PRETRAIN], BESIDE_PARTS),
-        (run_pretraining.main, [PRETRAIN, "--set=train.cpu_parts=4"], [2]),
+        (run_pretraining.main, [PRETRAIN], ONE),
+        (run_pretraining.main, [PRETRAIN, "--set=train.cpu_parts=1"], ALL),
         (run_pretraining.main, [PRETRAIN, "--set=train.fused_ops=false"], ALL),
         (run_pretraining.main, [PRETRAIN, "--set=train.gradient_accumulation_steps=16"], ALL),
         (run_pretraining.main, [PRETRAIN, "--strategy=mirrored"], ALL),
-        (run_pretraining.main, [PRETRAIN, f"--set=stages=[{STAGE % 6}, {STAGE % 16}]"], BESIDE_PARTS),
+        (run_pretraining.main, [PRETRAIN, f"--set=stages=[{STAGE % 6}, {STAGE % 16}]"], ONE),
         (run_pretraining.main, [PRETRAIN, f"--set=stages=[{STAGE % 5}, {STAGE % 16}]"], ALL),
-        (run_pretraining.main, [PRETRAIN, "--evaluate", "--set=train.xla=true"], BESIDE_BATCHES),
-        (run_finetuning.main, [FINETUNE], BESIDE_PARTS),
+        (run_pretraining.main, [PRETRAIN, "--evaluate", "--set=train.xla=true"], ONE),
+        (run_finetuning.main, [FINETUNE], ONE),
         (run_finetuning.main, [FINETUNE, "--task=similarity"], ALL),  # a batch may be one group of candidates
         (run_finetuning.main, [FINETUNE, "--set=train.batch_size=9"], ALL),
-        (run_finetuning.main, [FINETUNE, "--set=train.num_epochs=2", "--set=train.batch_size=8"], BESIDE_PARTS),
+        (run_finetuning.main, [FINETUNE, "--set=train.num_epochs=2", "--set=train.batch_size=8"], ONE),
         (run_finetuning.main, [FINETUNE, "--set=train.batch_size=many"], ALL),
         (run_finetuning.main, [FINETUNE, "--set=train=7"], ALL),
         (run_finetuning.main, [FINETUNE, "--strategy=mirrored"], ALL),
-        (run_finetuning.main, ["--predict --model_dir=x --input_file=y --output_file=z"], BESIDE_BATCHES),
+        (run_finetuning.main, ["--predict --model_dir=x --input_file=y --output_file=z"], ONE),
     ],
 )
 def test_a_command_sets_the_threads_before_it_starts_its_strategy(
@@ -159,7 +159,7 @@ def test_a_command_sets_the_threads_before_it_starts_its_strategy(
     config = tiny_config(train={"fused_ops": True, "batch_size": 16})
     (tmp_path / "tiny.yaml").write_text(config_to_yaml(config), encoding="utf-8")
     monkeypatch.delenv("TF_NUM_INTRAOP_THREADS", raising=False)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr("electra_tf.api.process.build_strategy", end)
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", was_set.append)
     always = flags[0].format(here=tmp_path).split()
