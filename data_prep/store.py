@@ -13,8 +13,10 @@ processes write the same spill, for example after a kill, their bytes are equal 
 import hashlib
 import json
 import math
+import mmap
 import os
 import shutil
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,9 +219,8 @@ class ShardRange:
 
     def within(self, keys: np.ndarray) -> slice:
         """The place of the range in sorted keys, uint64."""
-        first, end = (-(-index * _NUM_KEYS // self.num_shards) for index in (self.index, self.index + 1))
-        # 2**64, the end of the last range, does not fit into 64 bits.
-        return slice(np.searchsorted(keys, np.uint64(first)), np.searchsorted(keys, np.uint64(end - 1), side="right"))
+        # `np.searchsorted` would copy the keys of a file of entries, which are not aligned: all of them, for each shard.
+        return slice(*(bisect_left(keys, -(-i * _NUM_KEYS // self.num_shards)) for i in (self.index, self.index + 1)))
 
     @property
     def file_name(self) -> str:
@@ -273,7 +274,8 @@ def gather(runs: Iterable[Path], shard_range: ShardRange, vocab_size: int) -> Ex
         path = run / f"{shard_range.split}.entries"
         if not path.exists() or not path.stat().st_size:  # which cannot be mapped
             continue
-        entries = np.memmap(path, ENTRY, mode="r")
+        with open(path, "rb") as file:  # in half the time of `np.memmap`
+            entries = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), ENTRY)
         entries = np.array(entries[shard_range.within(entries["key"])])
         first_token = int(entries["begin"][0]) if len(entries) else 0
         entries["begin"] -= np.uint64(first_token)

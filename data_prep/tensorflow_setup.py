@@ -1,20 +1,18 @@
-"""Imports TensorFlow for the builder in two thirds of the usual time; it uses one thread and no accelerator.
+"""Imports TensorFlow for the builder, which uses one thread of it and no accelerator.
 
-Garbage collection is off during the import: it would take a third of the time, and the objects stay anyway. The fork
-server of `processes` imports this module, so TensorFlow must not run anything here: its threads do not survive a fork.
+The fork server of `processes` imports this module, so TensorFlow must not run anything here: its threads do not survive
+a fork.
 """
 
-import gc
+import sys
 from types import ModuleType
 
-_was_enabled = gc.isenabled()
-gc.disable()
-try:
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401
-finally:
-    if _was_enabled:
-        gc.enable()
+if "tensorflow" not in sys.modules:  # else it is the user's program's, with its settings
+    from electra_tf.cli.process import import_tensorflow
+
+    import_tensorflow()
+import tensorflow as tf
+import tensorflow_text  # noqa: F401
 
 
 def restrain_tensorflow() -> ModuleType:
