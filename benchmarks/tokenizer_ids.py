@@ -35,7 +35,8 @@ from data_prep.tensorflow_setup import restrain_tensorflow
 from data_prep.units import plan_units
 from electra_tf.cli.flags import flag_parser
 from electra_tf.cli.process import run_command
-from electra_tf.text.sentencepiece import SPACES, SentencePieceTokenizer
+from electra_tf.text.hugging_face import SPACES
+from electra_tf.text.sentencepiece import SentencePieceTokenizer
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, SentencePieceVocabulary, Vocabulary
 from electra_tf.weights.hugging_face.tokenizer import tokenizer_files
 

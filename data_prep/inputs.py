@@ -20,9 +20,16 @@ from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT
 from electra_tf.files import exists, read_bytes
+from electra_tf.text.hugging_face import hugging_face_tokenizer
 from electra_tf.text.scripts import damages, merges
 from electra_tf.text.segment import ALREADY_SEGMENTED, SegmentFault, program_to_run, segmented
-from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary, read_vocabulary_file
+from electra_tf.text.vocabulary import (
+    MAX_CHARACTERS_PER_WORD,
+    TextSettings,
+    Vocabulary,
+    WordPieceVocabulary,
+    read_vocabulary_file,
+)
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)
@@ -164,13 +171,8 @@ def require_undamaged(
 
 def require_known(text: str, vocabulary: Vocabulary, text_settings: TextSettings) -> None:
     """Logs a warning if over 5 % of the characters of a sample are [UNK]. Raises: UserError: more than half are."""
-    from data_prep.tensorflow_setup import restrain_tensorflow
-
-    restrain_tensorflow()
-    from electra_tf.text.kinds import create_tokenizer
-    from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
-
-    tokenize = create_tokenizer(vocabulary, text_settings).to_hugging_face().encode_batch
+    # Without TensorFlow, which the workers are still importing.
+    tokenize = hugging_face_tokenizer(vocabulary, text_settings).encode_batch
     lengths = [
         end - begin
         for line in tokenize(text.split("\n"), add_special_tokens=False)

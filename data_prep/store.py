@@ -219,7 +219,7 @@ class ShardRange:
 
     def within(self, keys: np.ndarray) -> slice:
         """The place of the range in sorted keys, uint64."""
-        # `np.searchsorted` would copy the keys of a file of entries, which are not aligned: all of them, for each shard.
+        # Not by `np.searchsorted`: it would copy all keys of a file of entries, where they are not aligned.
         return slice(*(bisect_left(keys, -(-i * _NUM_KEYS // self.num_shards)) for i in (self.index, self.index + 1)))
 
     @property

@@ -7,7 +7,6 @@ from itertools import chain
 import numpy as np
 import tensorflow as tf
 from tokenizers import Encoding
-from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from electra_tf.text.byte_pair_ops import BLANKS, BytePairOps, is_known_form
 from electra_tf.text.tokenizer import Tokenizer
@@ -56,9 +55,6 @@ class ByteLevelTokenizer(Tokenizer):
         is_first = tf.concat([[True], rows[1:] != rows[:-1]], axis=0)[: tf.size(rows)]
         is_unspaced = tf.strings.regex_full_match(words, f"(?s)[{BLANKS}{UNSPACED}].*")
         return tf.where(is_first | is_unspaced, words, " " + words)
-
-    def to_hugging_face(self) -> HuggingFaceTokenizer:
-        return HuggingFaceTokenizer.from_buffer(self.vocabulary.content)
 
 
 def _strings(texts: tf.Tensor | Sequence[str]) -> list[str]:

@@ -9,17 +9,12 @@ import sys
 
 import tensorflow as tf
 import tensorflow_text as tf_text
-from sentencepiece import SentencePieceProcessor
 from tensorflow_text.python.ops import sentencepiece_tokenizer
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
-from tokenizers import Tokenizer as HuggingFaceTokenizer
 
+from electra_tf.text.hugging_face import SPACES, SentencePieceModel
 from electra_tf.text.normalization import bytes_to_characters
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.text.vocabulary import BERT_TEXT, MASK, UNK, WORD_MARKER, TextSettings, Vocabulary
-
-# Characters that become a space; NFKC alone makes some of them one.
-SPACES = f"\t\n\x0b\x0c\r\x85\xa0{WORD_MARKER}\u2000-\u200b\u2028\u2029\u202f\u205f\u3000"
+from electra_tf.text.vocabulary import BERT_TEXT, WORD_MARKER, TextSettings, Vocabulary
 
 # SentencePiece joins a run of unknown characters to one [UNK], in a time that is quadratic in its length. Of a run in
 # a text of more bytes than this, only the first characters reach it; the ids are the same. A model with pieces for
@@ -72,11 +67,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT) -> None:
         super().__init__(vocabulary, settings)
-        self._processor = SentencePieceProcessor(model_proto=vocabulary.content)
-        # BPE's scores are 0, -1, -2 ..., in the order of the merges; unigram's are log probabilities.
-        self._is_bpe = all(self._processor.get_score(index).is_integer() for index in range(vocabulary.size))
-        self._has_bytes = bool(vocabulary.byte_ids)
-        characters = "".join(self._score_of_pieces()).replace(WORD_MARKER, " ")
+        model = SentencePieceModel(vocabulary)
+        self._is_bpe, self._has_bytes = model.is_bpe, bool(vocabulary.byte_ids)
+        characters = "".join(model.score_of).replace(WORD_MARKER, " ")
         with tf.device("CPU:0"):
             # A character that is in no piece is unknown. The last entry is above all characters.
             self._characters = tf.constant([*sorted(set(map(ord, characters))), sys.maxunicode + 1])
@@ -99,25 +92,6 @@ class SentencePieceTokenizer(Tokenizer):
         starts, ends = (tf.gather(byte_offsets, each, batch_dims=1) for each in (starts, ends))
         starts, ends = (_in_source(cleaned, offsets_map, each) for each in (starts, ends))
         return ids, _after_spaces(cleaned, starts, ends), ends
-
-    def to_hugging_face(self) -> HuggingFaceTokenizer:
-        tokenizer = HuggingFaceTokenizer(self._hugging_face_model())
-        tokenizer.normalizer = normalizers.Sequence(
-            [
-                # `tokenizers` has the tables of Unicode 9. Of the later compatibility forms, one is usual in text: the
-                # sign of the Japanese era since 2019.
-                normalizers.Replace("\u32ff", "令和"),
-                normalizers.NFKC(),
-                normalizers.Replace(Regex(f"[{SPACES}]"), " "),
-                normalizers.Replace(Regex(" {2,}"), " "),
-                normalizers.Replace(Regex("^ +| +$"), ""),
-            ]
-        )
-        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(WORD_MARKER, prepend_scheme="always")
-        tokenizer.decoder = decoders.Metaspace(WORD_MARKER, prepend_scheme="always")
-        # Without its spaces: a masked word loses the space in its marker.
-        tokenizer.add_special_tokens([AddedToken(MASK, lstrip=True, special=True)])
-        return tokenizer
 
     def _shortened(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
         """Texts with at most `_MAX_UNKNOWN` characters of a run of unknown ones, if one of the texts is long.
@@ -144,29 +118,6 @@ class SentencePieceTokenizer(Tokenizer):
         )
         offsets = tf.concat([offsets.merge_dims(1, 2), num_bytes[:, tf.newaxis]], axis=1)
         return tf.strings.unicode_encode(characters, "UTF-8"), offsets
-
-    def _score_of_pieces(self) -> dict[str, float]:
-        """The score of each piece of text, which is neither a special token nor a single byte."""
-        others = self._processor.is_control, self._processor.is_unknown, self._processor.is_byte
-        return {
-            token: self._processor.get_score(index)
-            for index, token in enumerate(self.vocabulary.tokens)
-            if not any(is_other(index) for is_other in others)
-        }
-
-    def _hugging_face_model(self) -> models.Model:
-        tokens, score_of = self.vocabulary.tokens, self._score_of_pieces()
-        if not self._is_bpe:
-            scored = [(token, self._processor.get_score(index)) for index, token in enumerate(tokens)]
-            return models.Unigram(scored, self.vocabulary.unk_id, self._has_bytes)
-        merges = [
-            (token[:end], token[end:])
-            for token in sorted(score_of, key=score_of.__getitem__, reverse=True)
-            for end in range(1, len(token))
-            if token[:end] in score_of and token[end:] in score_of
-        ]
-        ids = {token: index for index, token in enumerate(tokens)}
-        return models.BPE(vocab=ids, merges=merges, unk_token=UNK, fuse_unk=True, byte_fallback=self._has_bytes)
 
 
 def _without_long_runs(is_member: tf.Tensor, rows: tf.Tensor, longest: int) -> tf.Tensor:

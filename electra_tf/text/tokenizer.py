@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
+from electra_tf.text.hugging_face import hugging_face_tokenizer
 from electra_tf.text.segment import program_to_run, segmented
 from electra_tf.text.vocabulary import BERT_TEXT, TextSettings, Vocabulary
 
@@ -77,4 +78,4 @@ class Tokenizer(tf.Module):
 
     def to_hugging_face(self) -> HuggingFaceTokenizer:
         """The same tokenizer for the library `tokenizers`, without special tokens around a text."""
-        raise NotImplementedError
+        return hugging_face_tokenizer(self.vocabulary, self.settings)

@@ -6,22 +6,18 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 import tensorflow_text as tf_text
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
-from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from electra_tf.text.normalization import (
-    DELETED,
-    ISOLATED,
-    NONSPACING_MARK,
-    SPACE,
-    BasicTokenizer,
-    bytes_to_characters,
-    character_class,
-)
+from electra_tf.text.normalization import BasicTokenizer, bytes_to_characters
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.text.vocabulary import BERT_TEXT, CONTINUATION_PREFIX, UNK, TextSettings, Vocabulary
+from electra_tf.text.vocabulary import (
+    BERT_TEXT,
+    CONTINUATION_PREFIX,
+    MAX_CHARACTERS_PER_WORD,
+    UNK,
+    TextSettings,
+    Vocabulary,
+)
 
-MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
 MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 
 # Plain characters: BERT's normalization and FastBertTokenizer's map each of them to the same single character in any
@@ -132,36 +128,6 @@ class BertTokenizer(Tokenizer):
         """Whether each text [N] takes the fast path: [N] bool. Both paths give the same ids."""
         plain = tf.strings.regex_full_match(texts, self._plain_line)
         return plain & ~tf.strings.regex_full_match(texts, PERHAPS_TOO_LONG_A_WORD)
-
-    def to_hugging_face(self) -> HuggingFaceTokenizer:
-        """BERT's tokenizer of the library `tokenizers`, without special tokens."""
-        ids = {token: index for index, token in enumerate(self.vocabulary.tokens)}
-        tokenizer = HuggingFaceTokenizer(
-            models.WordPiece(
-                ids,
-                unk_token=UNK,
-                max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
-                continuing_subword_prefix=CONTINUATION_PREFIX,
-            )
-        )
-        # BertNormalizer and BertPreTokenizer have tables of Unicode 8 and delete no unassigned characters.
-        deleted, space, mark, isolated = (
-            Regex(character_class(bits, self.settings)) for bits in (DELETED, SPACE, NONSPACING_MARK, ISOLATED)
-        )
-        bert = normalizers.BertNormalizer(
-            clean_text=False,  # which deletes all format characters
-            handle_chinese_chars=self.settings.isolate_cjk,
-            lowercase=self.settings.lower_case,
-            strip_accents=self.settings.strips_accents,
-        )
-        stripped = [normalizers.Replace(mark, "")] if self.settings.strips_accents else []
-        cleaned = normalizers.Replace(deleted, ""), normalizers.Replace(space, " ")
-        tokenizer.normalizer = normalizers.Sequence([*cleaned, bert, *stripped])
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Split(isolated, "isolated"), pre_tokenizers.BertPreTokenizer()]
-        )
-        tokenizer.decoder = decoders.WordPiece(CONTINUATION_PREFIX)
-        return tokenizer
 
     def _on_both_paths(
         self, texts: tf.Tensor, plain: Callable[[tf.Tensor], _Ragged], exact: Callable[[tf.Tensor], _Ragged]

@@ -24,6 +24,7 @@ from electra_tf.text.vocabulary import (
     CONTINUATION_PREFIX,
     MASK,
     MAX_BYTES_PER_TOKEN,
+    MAX_CHARACTERS_PER_WORD,
     PAD,
     SEP,
     UNK,
@@ -31,7 +32,6 @@ from electra_tf.text.vocabulary import (
     WordPieceVocabulary,
 )
 from electra_tf.text.vocabulary_trainer import WordCounter, character_counts, most_frequent, num_covering
-from electra_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
 # Distinct words to train on. The trainer needs 1 KB of memory for each.
 MAX_TRAINING_WORDS = 500_000

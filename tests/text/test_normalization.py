@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from electra_tf.text import normalization
-from electra_tf.text.normalization import BasicTokenizer, character_table
+from electra_tf.text import characters
+from electra_tf.text.characters import character_table
+from electra_tf.text.normalization import DOTTED_CAPITAL_I, BasicTokenizer
 from electra_tf.text.vocabulary import BERT_TEXT, TextSettings
 
 # Characters that this Python may class differently than the table, because versions 12 to 18 reclassified them: U+055F
@@ -144,26 +145,26 @@ def is_cased(character: str) -> bool:
 
 
 PREDICATES = {
-    normalization.DELETED: is_deleted,
-    normalization.SPACE: str.isspace,
-    normalization.ISOLATED: is_isolated,
-    normalization.NONSPACING_MARK: lambda character: unicodedata.category(character) == "Mn",
-    normalization.CASED: is_cased,
-    normalization.CASE_IGNORABLE: lambda c: not is_cased(c) and ("A" + c + "Σ").lower()[-1] == "ς",
+    characters.DELETED: is_deleted,
+    characters.SPACE: str.isspace,
+    characters.ISOLATED: is_isolated,
+    characters.NONSPACING_MARK: lambda character: unicodedata.category(character) == "Mn",
+    characters.CASED: is_cased,
+    characters.CASE_IGNORABLE: lambda c: not is_cased(c) and ("A" + c + "Σ").lower()[-1] == "ς",
 }
 
 
 @pytest.mark.parametrize("version", [11, 18])
 def test_the_table_agrees_with_this_python_on_the_characters_that_both_have(version):
     table = character_table(TextSettings(unicode=version))
-    kept = np.flatnonzero((table & normalization.DELETED) == 0).tolist()
+    kept = np.flatnonzero((table & characters.DELETED) == 0).tolist()
     kept = [code_point for code_point in kept if unicodedata.category(chr(code_point)) != "Cn"]
     differing = set()
     for code_point in kept:
         properties, character = int(table[code_point]), chr(code_point)
         agrees = all(bool(properties & bit) == holds(character) for bit, holds in PREDICATES.items())
-        lowered = chr(code_point + (properties >> normalization.LOWER_CASE_SHIFT))
-        if character != normalization.DOTTED_CAPITAL_I:
+        lowered = chr(code_point + (properties >> characters.LOWER_CASE_SHIFT))
+        if character != DOTTED_CAPITAL_I:
             agrees &= lowered == character.lower()
         if not agrees:
             differing.add(code_point)
@@ -172,7 +173,7 @@ def test_the_table_agrees_with_this_python_on_the_characters_that_both_have(vers
 
 
 def test_the_newer_table_deletes_what_python_deletes_except_unassigned_characters():
-    is_deleted_here = (character_table(TextSettings(unicode=18)) & normalization.DELETED) != 0
+    is_deleted_here = (character_table(TextSettings(unicode=18)) & characters.DELETED) != 0
     assigned = [chr(code_point) for code_point in range(0x110000) if unicodedata.category(chr(code_point)) != "Cn"]
     differing = [hex(ord(each)) for each in assigned if is_deleted_here[ord(each)] != is_deleted(each)]
     assert differing == []

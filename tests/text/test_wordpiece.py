@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from electra_tf.text import normalization
+from electra_tf.text import characters
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, UNK, TextSettings, Vocabulary, WordPieceVocabulary
 from electra_tf.text.wordpiece import BertTokenizer
 
@@ -30,10 +30,10 @@ def tokens_of(tokenizer, texts):
 @pytest.fixture(scope="module")
 def character_vocabulary():
     """All characters that BERT keeps, so that different normalizations give different ids."""
-    table = normalization.character_table()
-    dropped = normalization.DELETED | normalization.SPACE
-    characters = [chr(code_point) for code_point in range(0x10000) if not table[code_point] & dropped]
-    return vocabulary_of(characters + ["##" + character for character in characters])
+    table = characters.character_table()
+    dropped = characters.DELETED | characters.SPACE
+    kept = [chr(code_point) for code_point in range(0x10000) if not table[code_point] & dropped]
+    return vocabulary_of(kept + ["##" + character for character in kept])
 
 
 @pytest.mark.parametrize(("strip_accents", "expected"), [(True, "tokens"), (False, "tokens_keep_accents")])
@@ -95,7 +95,7 @@ def test_plain_characters_are_the_same_in_all_tables(character_vocabulary):
     texts = tf.strings.unicode_encode(tf.constant(code_points)[:, tf.newaxis], "UTF-8")
     plain = tf.boolean_mask(code_points, tokenizer.is_plain(texts)).numpy()
     older, newer, newest = (
-        normalization.character_table(settings)[plain] & ~normalization.CASED
+        characters.character_table(settings)[plain] & ~characters.CASED
         for settings in (TextSettings(), TextSettings(unicode=18), TextSettings(unicode=18, format_characters=True))
     )
     assert (older == newer).all() and (newer == newest).all()
