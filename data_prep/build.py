@@ -67,8 +67,12 @@ def write_unit(task: tuple[Unit, Path]) -> ReadCounts:
     return write_spill(spill, unit_examples(unit, *_worker))
 
 
-def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray, np.ndarray]) -> None:
-    """Phase 2: writes the shard of a range of keys; then its result and its token counts. Raises: see `write_shard`.
+def write_shard_of_spills(
+    task: tuple[list[Path], ShardRange, np.ndarray, np.ndarray],
+) -> tuple[ShardResult, np.ndarray]:
+    """Phase 2: writes the shard of a range of keys, then its result and its token counts, which it also returns.
+
+    Raises: see `write_shard`.
 
     Args:
         task: the runs of all spills, the range, and the documents that are left out: see `write_shard`.
@@ -80,6 +84,7 @@ def write_shard_of_spills(task: tuple[list[Path], ShardRange, np.ndarray, np.nda
     result, token_counts = write_shard(batch, shard_range, settings, vocabulary.size, settings.build_dir, *left_out)
     content = json.dumps([result.model_dump(), token_counts.tolist()])
     write_atomically(_result_path(settings, shard_range), content.encode())
+    return result, token_counts
 
 
 def build(settings: BuildSettings) -> Manifest | None:
@@ -236,17 +241,22 @@ class Build:
         if settings.near_duplicates:
             _logger.info("comparing %d documents", total.split_documents.total())
             near_duplicates = find_near_duplicates(runs, settings.near_duplicates)
-        tasks = [(runs, each, split_copies, near_duplicates) for each in ranges if _read_result(settings, each) is None]
-        _logger.info("writing %d shards", len(tasks))
-        for _ in run_all(write_shard_of_spills, tasks):
-            pass
+
+        def written() -> Iterator[tuple[ShardResult, np.ndarray]]:
+            missing = []
+            for each in ranges:
+                if (earlier := _read_result(settings, each)) is None:
+                    missing.append((runs, each, split_copies, near_duplicates))
+                else:
+                    yield earlier
+            _logger.info("writing %d shards", len(missing))
+            yield from run_all(write_shard_of_spills, missing)
+
         results, token_counts = [], np.zeros(inputs.vocabulary.size, np.int64)
-        for each in ranges:
-            written = _read_result(settings, each)
-            assert written is not None
-            results.append(written[0])
-            if each.split == TRAIN_SPLIT:
-                token_counts += written[1]
+        for result, counts in written():
+            results.append(result)
+            if result.split == TRAIN_SPLIT:
+                token_counts += counts
         write_manifest(settings, inputs, total, results, token_counts)
         return True
 
