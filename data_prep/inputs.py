@@ -20,16 +20,10 @@ from data_prep.units import TextLimit, plan_units, read_unit
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import HELD_OUT_SPLIT, MANIFEST_FILE, TRAIN_SPLIT
 from electra_tf.files import exists, read_bytes
-from electra_tf.text.hugging_face import hugging_face_tokenizer
+from electra_tf.text.hugging_face import MAX_CHARACTERS_PER_WORD, hugging_face_tokenizer
 from electra_tf.text.scripts import damages, merges
 from electra_tf.text.segment import ALREADY_SEGMENTED, SegmentFault, program_to_run, segmented
-from electra_tf.text.vocabulary import (
-    MAX_CHARACTERS_PER_WORD,
-    TextSettings,
-    Vocabulary,
-    WordPieceVocabulary,
-    read_vocabulary_file,
-)
+from electra_tf.text.vocabulary import TextSettings, Vocabulary, WordPieceVocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import chosen_settings, stated_settings
 
 _logger = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ from electra_tf.text.characters import DELETED, ISOLATED, NONSPACING_MARK, SPACE
 from electra_tf.text.vocabulary import (
     CONTINUATION_PREFIX,
     MASK,
-    MAX_CHARACTERS_PER_WORD,
     UNK,
     WORD_MARKER,
     SentencePieceVocabulary,
@@ -17,6 +16,7 @@ from electra_tf.text.vocabulary import (
     WordPieceVocabulary,
 )
 
+MAX_CHARACTERS_PER_WORD = 200  # a longer word is [UNK], as in the authors' WordpieceTokenizer
 # Characters that become a space before a SentencePiece model; NFKC alone makes some of them one.
 SPACES = f"\t\n\x0b\x0c\r\x85\xa0{WORD_MARKER}\u2000-\u200b\u2028\u2029\u202f\u205f\u3000"
 

@@ -17,7 +17,6 @@ from electra_tf.text.tokenizer_json import has_byte_alphabet, library_tokenizer,
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # of a word piece that does not begin a word
-MAX_CHARACTERS_PER_WORD = 200  # a longer one has no word pieces: it is [UNK], as in the authors' WordpieceTokenizer
 MAX_BYTES_PER_TOKEN = 256  # without the prefix; tensorflow_text takes no longer one
 WORD_MARKER = "\u2581"  # of a SentencePiece piece that begins a word
 

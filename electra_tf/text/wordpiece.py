@@ -7,16 +7,10 @@ from typing import Any, TypeVar
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from electra_tf.text.hugging_face import MAX_CHARACTERS_PER_WORD
 from electra_tf.text.normalization import BasicTokenizer, bytes_to_characters
 from electra_tf.text.tokenizer import Tokenizer
-from electra_tf.text.vocabulary import (
-    BERT_TEXT,
-    CONTINUATION_PREFIX,
-    MAX_CHARACTERS_PER_WORD,
-    UNK,
-    TextSettings,
-    Vocabulary,
-)
+from electra_tf.text.vocabulary import BERT_TEXT, CONTINUATION_PREFIX, UNK, TextSettings, Vocabulary
 
 MAX_BYTES_PER_CHARACTER = 4  # UTF-8
 

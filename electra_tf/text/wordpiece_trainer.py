@@ -17,6 +17,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordPieceTrainer
 
 from electra_tf.config.errors import UserError
+from electra_tf.text.hugging_face import MAX_CHARACTERS_PER_WORD
 from electra_tf.text.normalization import BasicTokenizer
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
@@ -24,7 +25,6 @@ from electra_tf.text.vocabulary import (
     CONTINUATION_PREFIX,
     MASK,
     MAX_BYTES_PER_TOKEN,
-    MAX_CHARACTERS_PER_WORD,
     PAD,
     SEP,
     UNK,

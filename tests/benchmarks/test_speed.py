@@ -195,12 +195,13 @@ def test_the_builders_peer_writes_our_examples_in_our_order(text, tmp_path, caps
         assert records(directory) == ours
 
 
-def test_memory_counts_a_process_and_its_descendants():
-    child = "import time; held = b'x' * (70 * 2**20); time.sleep(0.6)"
+def test_memory_and_processor_time_count_a_process_and_its_descendants():
+    child = "import time; held = b'x' * (70 * 2**20)\nwhile time.process_time() < 0.6: pass"
     lines = (
         "import subprocess, sys",
         "held = b'x' * (50 * 2**20)",
         f"subprocess.run([sys.executable, '-c', {child!r}])",
     )
-    peak = builder.peak_memory_of([sys.executable, "-c", "\n".join(lines)])
+    peak, first, others = builder.usage_of([sys.executable, "-c", "\n".join(lines)])
     assert 120 * 2**20 <= peak <= 170 * 2**20  # two interpreters hold about 10 MiB each
+    assert first < 0.4 < others < 0.8

@@ -1,4 +1,6 @@
 import contextlib
+import subprocess
+import sys
 
 import pytest
 
@@ -62,6 +64,12 @@ def test_a_build_warns_of_words_that_lower_case_merges_unless_it_is_given(check,
         check("CO Co CCOc1ccc2nc\n", **flags)
     assert ("--no-lower_case" in caplog.text) == is_named
     assert ("3 distinct words are 2 after" in caplog.text) == (flags.get("lower_case") is not False)
+
+
+def test_the_checks_and_the_builds_first_process_do_not_import_tensorflow():
+    program = "import sys, data_prep.build, electra_tf.text.hugging_face; print('tensorflow' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout == "False\n"
 
 
 def test_a_faulty_file_counts_once(tmp_path, build_settings):
