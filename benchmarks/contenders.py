@@ -19,14 +19,12 @@ class Contender:
     Attributes:
         kind: `ours` or `pytorch`, by the benchmark's worker.
         group: the rows of which the fastest is compared.
-        settings: further options of the worker.        variables: environment variables of the process.
-        avx512: whether MKL is made to use AVX-512.
+        settings: further options of the worker.        avx512: whether MKL is made to use AVX-512.
     """
 
     kind: str
     group: str
     settings: object = field(default_factory=dict)
-    variables: Mapping[str, str] = field(default_factory=dict)
     avx512: bool = False
 
 
@@ -84,9 +82,7 @@ FINETUNING_LIMITS = {
 _ONE_THREAD = {"num_threads": 1}
 _SERVING = {
     "ours": Contender("ours", "ours"),
-    "ours_1_thread": Contender("ours", "ours", _ONE_THREAD),
-    # TensorFlow rearranges the weights once, and not in each call (docs/serving.md).
-    "ours_frozen": Contender("ours", "ours", _ONE_THREAD, {"TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "1"}),
+    "ours_1_thread": Contender("ours", "ours", _ONE_THREAD),  # as in docs/serving.md
     "eager": Contender("pytorch", "eager", {"compiled": False}),
     "eager_1_thread": Contender("pytorch", "eager", {"compiled": False, **_ONE_THREAD}),
     "compile": Contender("pytorch", "compile", {"compiled": True}),

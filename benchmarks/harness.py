@@ -325,7 +325,7 @@ def processes_of(
     processes = {}
     for name, contender in contenders.items():
         own = {**options, "kind": contender.kind, "settings": contender.settings}
-        variables = {**contender.variables, **(mkl_with_avx512() if contender.avx512 else {})}
+        variables = mkl_with_avx512() if contender.avx512 else {}
         if contender.kind != "ours":
             processes[name] = Process(name, worker, own, flags.peers_python, variables=variables)
             continue

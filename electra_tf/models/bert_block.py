@@ -1,6 +1,7 @@
 """BERT's encoder layer, as ELECTRA uses it: LayerNorm after each residual sum."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -72,7 +73,9 @@ class TransformerLayer(EncoderPart):
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
         config, options = self.config, {"attention_mask": self.attention_mask}
         if not context.training:
-            return inference_layer(hidden, key_mask, self.joined_weights(), config, **options)
+            shape, rows = tf.shape(hidden), tf.reshape(hidden, [-1, config.hidden_size])
+            (rows,), (probs,) = inference_layer([rows], [shape[1]], key_mask, self.joined_weights(), config, **options)
+            return tf.reshape(rows, shape), probs
         weights = self._weights()
         dropout_keys = {
             "attention": context.fold_in("attention").dropout_key(config.attention_dropout, "probs"),
@@ -99,32 +102,49 @@ class TransformerLayer(EncoderPart):
 
 
 def inference_layer(
-    hidden: tf.Tensor, key_mask: tf.Tensor, weights: Weights, config: EncoderConfig, attention_mask: str
-) -> tuple[tf.Tensor, tf.Tensor]:
+    parts: Sequence[tf.Tensor],
+    lengths: Sequence[int | tf.Tensor],
+    key_mask: tf.Tensor,
+    weights: Weights,
+    config: EncoderConfig,
+    attention_mask: str,
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
     """The formula of `TransformerLayer` in inference, with its `joined_weights`; results are those of the layer.
 
     It multiplies matrices of two axes and adds the bias by `BiasAdd`; TensorFlow's graph optimizer fuses both, and a
-    GELU by erf, into one oneDNN operation.
+    GELU by erf, into one oneDNN operation. A sequence in several parts, which depend on each other's keys and values
+    alone, is computed on as many cores.
+
+    Args:
+        parts: the positions of each sequence in order: [B*S', H] for the S' positions of each part.
+        lengths: S' of each part.        attention_mask: "bidirectional" if there are several parts.
+    Returns: the output of each part, [B*S', H], and its attention probabilities, [B, A, S', S] float32.
     """
-    shape = tf.shape(hidden)  # [B, S, H]
-    rows = tf.reshape(hidden, [-1, config.hidden_size])  # [B*S, H]
-    heads = [shape[0], shape[1], 3, config.num_heads, config.hidden_size // config.num_heads]
+    batch_size, heads = tf.shape(key_mask)[0], [config.num_heads, config.hidden_size // config.num_heads]
     kernel, bias = weights["qkv"]
-    product_of_rows = tf.nn.bias_add(tf.matmul(rows, kernel), bias)  # [B*S, 3 H]
-    query, key, value = tf.unstack(tf.transpose(tf.reshape(product_of_rows, heads), [2, 0, 3, 1, 4]))  # [B, A, S, D]
+    qkv = [
+        tf.reshape(tf.nn.bias_add(tf.matmul(rows, kernel), bias), [batch_size, length, 3, *heads])
+        for rows, length in zip(parts, lengths, strict=True)
+    ]
+    qkv = [tf.transpose(values, [2, 0, 3, 1, 4]) for values in qkv]  # [3, B, A, S', D]
+    key, value = tf.unstack(tf.concat([values[1:] for values in qkv], axis=3))  # [B, A, S, D]
     options = AttentionOptions(attention_mask=attention_mask)
-    probs = tf.nn.softmax(masked_scores(tf.matmul(query, key, transpose_b=True), key_mask, options))
-    mixed = tf.transpose(tf.matmul(tf.cast(probs, value.dtype), value), [0, 2, 1, 3])  # [B, S, A, D]
 
     def add_layer_norm(values: tf.Tensor, residual: tf.Tensor, weights: tuple[tf.Tensor, ...]) -> tf.Tensor:
         kernel, bias, gamma, beta = weights
         summed = float32(tf.nn.bias_add(tf.matmul(values, kernel), bias)) + float32(residual)
         return tf.cast(REFERENCE.layer_norm(summed, gamma, beta, epsilon=config.layer_norm_epsilon), values.dtype)
 
-    rows = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, weights["attention_output"])
-    kernel, bias = weights["intermediate"]
-    expanded = gelu(tf.nn.bias_add(tf.matmul(rows, kernel), bias))  # [B*S, F]
-    return tf.reshape(add_layer_norm(expanded, rows, weights["output"]), shape), probs
+    outputs, all_probs = [], []
+    for rows, values in zip(parts, qkv, strict=True):
+        probs = tf.nn.softmax(masked_scores(tf.matmul(values[0], key, transpose_b=True), key_mask, options))
+        mixed = tf.transpose(tf.matmul(tf.cast(probs, value.dtype), value), [0, 2, 1, 3])  # [B, S', A, D]
+        attended = add_layer_norm(tf.reshape(mixed, tf.shape(rows)), rows, weights["attention_output"])
+        kernel, bias = weights["intermediate"]
+        expanded = gelu(tf.nn.bias_add(tf.matmul(attended, kernel), bias))  # [B*S', F]
+        outputs.append(add_layer_norm(expanded, attended, weights["output"]))
+        all_probs.append(probs)
+    return outputs, all_probs
 
 
 def _joined_qkv(weights: Weights, config: EncoderConfig) -> tuple[tf.Tensor, tf.Tensor]:

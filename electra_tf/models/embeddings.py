@@ -56,9 +56,12 @@ class Embeddings(Part):
             positions = tf.gather(positions, position_ids)  # [B, S, E]
         if self.config.type_vocab_size == 1:  # as in RoBERTa, whose pairs are told apart by [SEP] alone
             segment_ids = tf.zeros_like(segment_ids)
-        # The table has two rows: a product with one-hot vectors has a dense gradient and no scatter.
-        segments = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
-        segments = tf.tensordot(segments, as_tensor(self.table("token_type_embeddings"), dtype), axes=1)  # [B, S, E]
+        segments = as_tensor(self.table("token_type_embeddings"), dtype)
+        if context.training:  # the table has two rows: this product has a dense gradient and no scatter
+            one_hot = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
+            segments = tf.tensordot(one_hot, segments, axes=1)  # [B, S, E]
+        else:
+            segments = tf.gather(segments, segment_ids)
         return self.layer_norm(words + positions + segments, context=context)
 
     def table(self, name: str) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """Trained encoders rearranged for serving: what depends on the weights alone is computed once, not in each call."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,19 +31,23 @@ _NAMES = ("kernel", "bias", "LayerNorm/gamma", "LayerNorm/beta")
 
 
 class InferenceLayers(Part):
-    """All layers of a trained encoder, without dropout. Two halves of a batch are computed at the same time.
+    """All layers of a trained encoder, without dropout. Two halves of a call are computed at the same time.
 
     TensorFlow computes products of few rows on one core, and products of many rows faster on one core each than one
-    after the other on two. The layers are one function in the graph: all signatures of an export share it. The weights
-    of all layers are one variable of each kind, because every input of the function costs time in each call.
+    after the other on two. The halves are two batches; of one sequence they are its two halves, which exchange keys and
+    values in each layer. The layers are one function in the graph for each of both: all signatures of an export share
+    them. The weights of all layers are one variable of each kind, because every input of a function costs time in each
+    call.
 
-    Args: layers: to copy the weights of.        dtype: of products and hidden states; LayerNorm is in float32.
+    Args: layers: bidirectional ones to copy the weights of.        dtype: of products and hidden states; LayerNorm is
+        in float32.
     Call: as of a `TransformerLayer`, which returns None in place of the probabilities.
     """
 
     def __init__(self, layers: Sequence[TransformerLayer], dtype: str) -> None:
         super().__init__(name="layers", trainable=False)
-        self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
+        assert layers[0].attention_mask == "bidirectional", "half of a sequence has no mask of its own"
+        self._config = layers[0].config
 
         def variable(name: str, values: Sequence[tf.Tensor]) -> tf.Variable:
             own = tf.float32 if "LayerNorm" in name else dtype
@@ -55,30 +60,37 @@ class InferenceLayers(Part):
             stacked[part] = tuple(variable(f"{part}/{name}", each) for name, each in zip(_NAMES, values, strict=False))
         self._stacked = stacked
         hidden = tf.TensorSpec([None, None, self._config.hidden_size], dtype)
-        compute = tf.function(
-            self._compute,
-            input_signature=[hidden, tf.TensorSpec([None, None], tf.int32)],
-            autograph=False,
-            experimental_attributes={"_noinline": True},
+        whole, in_two_parts = (
+            tf.function(
+                functools.partial(self._compute, num_parts),
+                input_signature=[hidden, tf.TensorSpec([None, None], tf.int32)],
+                autograph=False,
+                experimental_attributes={"_noinline": True},
+            )
+            for num_parts in (1, 2)
         )
-        # Hidden from TensorFlow, which would save it as a function of its own.
-        self._get_compute: Callable[[], Any] = lambda: compute
+        # Hidden from TensorFlow, which would save them as functions of their own.
+        self._get_functions: Callable[[], tuple[Any, Any]] = lambda: (whole, in_two_parts)
 
     def call(
         self, hidden: tf.Tensor, key_mask: tf.Tensor, context: ForwardContext = INFERENCE
     ) -> tuple[tf.Tensor, None]:
         assert not context.training, "an encoder that is prepared for inference cannot be trained"
-        compute, half = self._get_compute(), tf.shape(hidden)[0] // 2
+        (whole, in_two_parts), half = self._get_functions(), tf.shape(hidden)[0] // 2
 
         def halves() -> tf.Tensor:
-            return tf.concat([compute(hidden[:half], key_mask[:half]), compute(hidden[half:], key_mask[half:])], axis=0)
+            return tf.concat([whole(hidden[:half], key_mask[:half]), whole(hidden[half:], key_mask[half:])], axis=0)
 
-        output = tf.cond(half > 0, halves, lambda: compute(hidden, key_mask))
+        output = tf.cond(half > 0, halves, lambda: in_two_parts(hidden, key_mask))
         return tf.ensure_shape(output, hidden.shape), None
 
-    def _compute(self, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
-        of_parts = {part: [tf.unstack(values) for values in stacked] for part, stacked in self._stacked.items()}
+    def _compute(self, num_parts: int, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:
+        shape = tf.shape(hidden)
+        lengths = [(shape[1] + number) // num_parts for number in range(num_parts)]
+        parts = [tf.reshape(rows, [-1, hidden.shape[2]]) for rows in tf.split(hidden, lengths, axis=1)]
+        of_kinds = {kind: [tf.unstack(values) for values in stacked] for kind, stacked in self._stacked.items()}
         for index in range(self._config.num_layers):
-            weights = {part: tuple(values[index] for values in of_part) for part, of_part in of_parts.items()}
-            hidden, _ = inference_layer(hidden, key_mask, weights, self._config, self._attention_mask)
-        return hidden
+            weights = {kind: tuple(values[index] for values in of_kind) for kind, of_kind in of_kinds.items()}
+            parts, _ = inference_layer(parts, lengths, key_mask, weights, self._config, "bidirectional")
+        shapes = [[shape[0], length, hidden.shape[2]] for length in lengths]
+        return tf.concat(list(map(tf.reshape, parts, shapes)), axis=1)

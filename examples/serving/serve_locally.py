@@ -100,6 +100,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # Keeps the kernels as the CPU's products want them. Not at import: training in the same process would go wrong.
-    os.environ.setdefault("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "1")
     sys.exit(main())

@@ -29,26 +29,29 @@ def random_encoder(dtype="float32", attention_mask="bidirectional") -> Encoder:
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "num_calls", "attention_mask"),
-    [(7, 2, "bidirectional"), (7, 2, "left_to_right"), (1, 1, "bidirectional"), (0, 1, "bidirectional")],
+    ("num_rows", "width", "halves"),
+    [(7, 13, ["batch", "batch"]), (1, 13, ["sequence"]), (1, 1, ["sequence"]), (0, 13, ["sequence"])],
 )
-def test_batch_is_computed_in_two_halves_with_the_same_vectors(num_rows, num_calls, attention_mask):
+def test_two_halves_of_a_batch_or_of_one_sequence_have_the_same_vectors(num_rows, width, halves):
     random = np.random.default_rng(num_rows)
-    mask = (np.arange(13) < np.arange(13, 13 - num_rows, -1)[:, np.newaxis]).astype(np.int32)
+    mask = (np.arange(width) < np.arange(width, width - num_rows, -1)[:, np.newaxis]).astype(np.int32)
     inputs = {"input_ids": random.integers(5, VOCAB_SIZE, mask.shape), "input_mask": mask}
     inputs |= {"segment_ids": mask * random.integers(0, 2, mask.shape)}
     inputs = {name: tf.constant(values, tf.int32) for name, values in inputs.items()}
-    encoder = random_encoder(attention_mask=attention_mask)
+    encoder = random_encoder()
     before = encoder(**inputs).sequence_output
     prepare_for_inference(encoder)
-    seen: list[int] = []
+    seen: list[str] = []
     _, (layers,) = encoder.parts()
-    compute = layers._get_compute()
-    layers._get_compute = lambda: lambda hidden, mask: seen.append(len(hidden)) or compute(hidden, mask)
+    whole, in_two_parts = layers._get_functions()
+    layers._get_functions = lambda: (
+        lambda hidden, mask: seen.append("batch") or whole(hidden, mask),
+        lambda hidden, mask: seen.append("sequence") or in_two_parts(hidden, mask),
+    )
     # Sums of some 20 float32 numbers of size 1 in other orders, in two layers.
     np.testing.assert_allclose(encoder(**inputs).sequence_output, before, atol=5e-6)
     assert not num_rows or np.abs(before).max() > 1.0
-    assert (len(seen), sum(seen)) == (num_calls, num_rows)
+    assert seen == halves
 
 
 def test_in_bfloat16_the_error_stays_as_small_as_before():

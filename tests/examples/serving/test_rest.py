@@ -101,10 +101,6 @@ def test_the_client_makes_ids_with_a_tokenizer(tmp_path):
     assert pairs["input_ids"] == [[269, 266, 270, 257, 261, 270]] and pairs["segment_ids"] == [[0, 0, 0, 1, 1, 1]]
 
 
-def test_the_module_leaves_the_weights_of_its_importer_free():
-    assert "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS" not in os.environ
-
-
 @pytest.mark.slow
 def test_the_program_serves_until_a_signal_ends_it(toy_export):
     program = [sys.executable, serve_locally.__file__]
