@@ -90,8 +90,8 @@ _SERVING = {
 SERVING = with_avx512(_SERVING, "eager", "eager_1_thread", "compile")
 # By the number of tokens of a text. A length that is not listed has the limits of the next shorter one, or of 8.
 LATENCY_LIMITS = {
-    8: (Limit("ours", "eager", 1.15), Limit("ours", "compile", 0.95)),
-    32: (Limit("ours", "eager", 1.0), Limit("ours", "compile", 0.95)),
-    128: (Limit("ours", "eager", 0.85), Limit("ours", "compile", 0.8)),
+    8: (Limit("ours", "eager", 1.05), Limit("ours", "compile", 0.7)),
+    32: (Limit("ours", "eager", 1.2), Limit("ours", "compile", 1.05)),
+    128: (Limit("ours", "eager", 1.3), Limit("ours", "compile", 1.0)),
 }
-THROUGHPUT_LIMITS = (Limit("ours", "eager", 1.05), Limit("ours", "compile", 1.05))
+THROUGHPUT_LIMITS = (Limit("ours", "eager", 1.05), Limit("ours", "compile", 0.95))
