@@ -9,7 +9,16 @@ from typing import Any
 import tensorflow as tf
 
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.models.layers import INFERENCE, ForwardContext, LayerNorm, Part, Shape, as_tensor, truncated_normal
+from electra_tf.models.layers import (
+    INFERENCE,
+    ForwardContext,
+    LayerNorm,
+    Part,
+    Shape,
+    as_tensor,
+    product,
+    truncated_normal,
+)
 
 
 class Embeddings(Part):
@@ -59,7 +68,7 @@ class Embeddings(Part):
         segments = as_tensor(self.table("token_type_embeddings"), dtype)
         if context.training:  # the table has two rows: this product has a dense gradient and no scatter
             one_hot = tf.one_hot(segment_ids, self.config.type_vocab_size, dtype=words.dtype)
-            segments = tf.tensordot(one_hot, segments, axes=1)  # [B, S, E]
+            segments = context.ops.shared(product)(one_hot, segments)  # [B, S, E]
         else:
             segments = tf.gather(segments, segment_ids)
         return self.layer_norm(words + positions + segments, context=context)

@@ -154,7 +154,7 @@ class Dense(Linear):
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         kernel, bias = self.tensors()
-        return context.ops.add_bias(product(as_tensor(values, self.compute_dtype), kernel), bias)
+        return context.ops.add_bias(context.ops.shared(product)(as_tensor(values, self.compute_dtype), kernel), bias)
 
 
 class DenseGelu(Dense):
@@ -162,7 +162,7 @@ class DenseGelu(Dense):
 
     def call(self, values: tf.Tensor, context: ForwardContext = INFERENCE) -> tf.Tensor:
         kernel, bias = self.tensors()
-        return context.ops.bias_gelu(product(as_tensor(values, self.compute_dtype), kernel), bias)
+        return context.ops.bias_gelu(context.ops.shared(product)(as_tensor(values, self.compute_dtype), kernel), bias)
 
 
 class LayerNorm(Part):

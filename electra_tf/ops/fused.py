@@ -87,7 +87,7 @@ class FusedOps(ReferenceOps):
 
     def column_sums(self, rows: tf.Tensor) -> tf.Tensor:
         if self._sums_as_products:
-            return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
+            return self.shared(_product_with_ones)(rows)
         return super().column_sums(rows)
 
     def _bias_gradient(self, gradient: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
@@ -302,7 +302,7 @@ class FusedOps(ReferenceOps):
         Sums are in float32. TensorFlow's own kernel for a CPU would round them.
         """
         if not self.whole_step or vectors.dtype == tf.float32:
-            return super().vocabulary_product(vectors, table)
+            return self.shared(REFERENCE.vocabulary_product)(vectors, table)
 
         @custom_gradient
         def operation(vectors: tf.Tensor, table: tf.Tensor) -> WithGradient:
@@ -353,6 +353,10 @@ class FusedOps(ReferenceOps):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As the reference, compiled."""
         return self._compiled(super().cross_entropy_gradient)(products, bias, token_ids, log_totals, upstream)
+
+
+def _product_with_ones(rows: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(tf.ones_like(rows[:, :1]), rows, transpose_a=True)[0]
 
 
 def _wide_product(first: tf.Tensor, second: tf.Tensor, **transposed: bool) -> tf.Tensor:

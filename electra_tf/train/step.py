@@ -206,21 +206,20 @@ def _gradients_of_parts(num_parts: int, task: Task, ops: ReferenceOps, part: _Pa
     """As `_gradients_of_examples`; one CPU computes all parts at the same time.
 
     On one core each, two small products take less time than one after the other on two cores. `MapDefun`, because
-    TensorFlow then makes the function ready to run once, and not for each part: of Small in a second less.
+    TensorFlow then makes the function ready to run once, and not for each part, which takes 1.5 s less. It leaves the
+    function's own products to slower kernels that round bfloat16 more often: so large ones are `ReferenceOps.shared`.
     """
     assert part.num_rows is not None
     rows = part.num_rows // num_parts
     firsts = part.first_example + rows * tf.range(num_parts, dtype=tf.int64)
     arguments = [firsts, *_in_parts(part.batch, num_parts).values()]
 
-    # Called by the function of `MapDefun`, whose own products TensorFlow does not give to oneDNN.
-    @tf.function(autograph=False, experimental_attributes={"_noinline": True})
+    @tf.function(autograph=False)
     def gradients_of(first_example: tf.Tensor, *columns: tf.Tensor) -> Gradients:
         batch = dict(zip(part.batch, columns, strict=True))
         return _gradients_of_examples(task, ops, part._replace(batch=batch, first_example=first_example))
 
-    called = tf.function(lambda *arguments: gradients_of(*arguments), autograph=False)
-    function = called.get_concrete_function(*(tf.TensorSpec(each.shape[1:], each.dtype) for each in arguments))
+    function = gradients_of.get_concrete_function(*(tf.TensorSpec(each.shape[1:], each.dtype) for each in arguments))
     of_parts = tf.raw_ops.MapDefun(
         arguments=arguments,
         captured_inputs=function.captured_inputs,
