@@ -81,7 +81,13 @@ class InferenceLayers(Part):
         def halves() -> tf.Tensor:
             return tf.concat([whole(hidden[:half], key_mask[:half]), whole(hidden[half:], key_mask[half:])], axis=0)
 
-        output = tf.cond(half > 0, halves, lambda: in_two_parts(hidden, key_mask))
+        def one_sequence() -> tf.Tensor:
+            # Half of one token would be empty, and ONNX takes a size of 0 in a Reshape for the input's size.
+            return tf.cond(
+                tf.shape(hidden)[1] > 1, lambda: in_two_parts(hidden, key_mask), lambda: whole(hidden, key_mask)
+            )
+
+        output = tf.cond(half > 0, halves, one_sequence)
         return tf.ensure_shape(output, hidden.shape), None
 
     def _compute(self, num_parts: int, hidden: tf.Tensor, key_mask: tf.Tensor) -> tf.Tensor:

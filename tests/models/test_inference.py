@@ -30,7 +30,7 @@ def random_encoder(dtype="float32", attention_mask="bidirectional") -> Encoder:
 
 @pytest.mark.parametrize(
     ("num_rows", "width", "halves"),
-    [(7, 13, ["batch", "batch"]), (1, 13, ["sequence"]), (1, 1, ["sequence"]), (0, 13, ["sequence"])],
+    [(7, 13, ["batch", "batch"]), (1, 13, ["sequence"]), (1, 1, ["batch"]), (0, 13, ["sequence"])],
 )
 def test_two_halves_of_a_batch_or_of_one_sequence_have_the_same_vectors(num_rows, width, halves):
     random = np.random.default_rng(num_rows)
