@@ -123,6 +123,19 @@ def test_parts_of_unequal_token_counts_equal_one_batch(build, tiny_batch, monkey
     assert traced == [rows]
 
 
+@pytest.mark.parametrize("encoder", [{}, MODERN], ids=["bert", "modern"])
+def test_the_function_of_parts_leaves_products_to_functions_that_one_dnn_computes(build, tiny_batch, encoder):
+    """Its own would be rounded more often in bfloat16: the norm of Small's gradients was 0.4 % smaller."""
+    train = {"batch_size": 6, "fused_ops": True, "precision": "bfloat16"}
+    task = build(objective={"name": "electra"}, encoder=encoder, train=train)
+    step = tf.function(task.train_step, autograph=False).get_concrete_function(tiny_batch(task.config, LENGTHS, seed=1))
+    graph = step.graph.as_graph_def()
+    [of_parts] = (node.attr["f"].func.name for node in graph.node if node.op == "MapDefun")
+    [function] = (each for each in graph.library.function if each.signature.name == of_parts)
+    assert "PartitionedCall" in {node.op for node in function.node_def}
+    assert not [node.name for node in function.node_def if "MatMul" in node.op]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "options"),
