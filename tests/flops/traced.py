@@ -13,7 +13,7 @@ _LOOPS = ("While", "StatelessWhile")
 _NOT_CALLED = ("forward_function_name", "backward_function_name")
 # Parts of a network, by the names of its layers. All other products are in heads.
 _PARTS = {
-    "segments": re.compile(r"embeddings(_\d+)?/Tensordot"),
+    "segments": re.compile(r"embeddings(_\d+)?/(.*/)?MatMul"),
     "projection": re.compile(r"embeddings_project(_\d+)?/"),
     "attention": re.compile(r"layer_\d+(_\d+)?/(.*/)?attention(_self|_output)?(_\d+)?/"),
     "feed_forward": re.compile(r"layer_\d+(_\d+)?/(.*/)?(intermediate|output|mlp)(_\d+)?/MatMul"),
