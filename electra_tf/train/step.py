@@ -206,8 +206,9 @@ def _gradients_of_parts(num_parts: int, task: Task, ops: ReferenceOps, part: _Pa
     """As `_gradients_of_examples`; one CPU computes all parts at the same time.
 
     On one core each, two small products take less time than one after the other on two cores. `MapDefun`, because
-    TensorFlow then makes the function ready to run once, and not for each part, which takes 1.5 s less. It leaves the
-    function's own products to slower kernels that round bfloat16 more often: so large ones are `ReferenceOps.shared`.
+    TensorFlow then makes the function ready to run once, and not for each part, which takes Small a second less. It
+    leaves the function's own products to slower kernels, which round bfloat16 more often: so large ones are functions
+    of their own, by `ReferenceOps.shared`.
     """
     assert part.num_rows is not None
     rows = part.num_rows // num_parts
