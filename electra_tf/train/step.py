@@ -145,7 +145,9 @@ def parts_at_once(train: TrainConfig, rows_together: int) -> int:
 
 
 def _num_parts(train: TrainConfig, ops: ReferenceOps, num_rows: int | None, rows_together: int) -> int:
-    return math.gcd(train.cpu_parts, num_rows // rows_together) if ops.splits_batch and num_rows is not None else 1
+    if not ops.splits_batch or not num_rows or num_rows % rows_together:
+        return 1
+    return math.gcd(train.cpu_parts, num_rows // rows_together)
 
 
 def summed_gradients(
