@@ -39,15 +39,13 @@ class InferenceLayers(Part):
     them. The weights of all layers are one variable of each kind, because every input of a function costs time in each
     call.
 
-    Args: layers: bidirectional ones to copy the weights of.        dtype: of products and hidden states; LayerNorm is
-        in float32.
+    Args: layers: to copy the weights of.        dtype: of products and hidden states; LayerNorm is in float32.
     Call: as of a `TransformerLayer`, which returns None in place of the probabilities.
     """
 
     def __init__(self, layers: Sequence[TransformerLayer], dtype: str) -> None:
         super().__init__(name="layers", trainable=False)
-        assert layers[0].attention_mask == "bidirectional", "half of a sequence has no mask of its own"
-        self._config = layers[0].config
+        self._config, self._attention_mask = layers[0].config, layers[0].attention_mask
 
         def variable(name: str, values: Sequence[tf.Tensor]) -> tf.Variable:
             own = tf.float32 if "LayerNorm" in name else dtype
@@ -82,6 +80,8 @@ class InferenceLayers(Part):
             return tf.concat([whole(hidden[:half], key_mask[:half]), whole(hidden[half:], key_mask[half:])], axis=0)
 
         def one_sequence() -> tf.Tensor:
+            if self._attention_mask != "bidirectional":  # half of a sequence has no mask of its own
+                return whole(hidden, key_mask)
             # Half of one token would be empty, and ONNX takes a size of 0 in a Reshape for the input's size.
             return tf.cond(
                 tf.shape(hidden)[1] > 1, lambda: in_two_parts(hidden, key_mask), lambda: whole(hidden, key_mask)
@@ -97,6 +97,6 @@ class InferenceLayers(Part):
         of_kinds = {kind: [tf.unstack(values) for values in stacked] for kind, stacked in self._stacked.items()}
         for index in range(self._config.num_layers):
             weights = {kind: tuple(values[index] for values in of_kind) for kind, of_kind in of_kinds.items()}
-            parts, _ = inference_layer(parts, lengths, key_mask, weights, self._config, "bidirectional")
+            parts, _ = inference_layer(parts, lengths, key_mask, weights, self._config, self._attention_mask)
         shapes = [[shape[0], length, hidden.shape[2]] for length in lengths]
         return tf.concat(list(map(tf.reshape, parts, shapes)), axis=1)

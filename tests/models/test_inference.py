@@ -29,16 +29,23 @@ def random_encoder(dtype="float32", attention_mask="bidirectional") -> Encoder:
 
 
 @pytest.mark.parametrize(
-    ("num_rows", "width", "halves"),
-    [(7, 13, ["batch", "batch"]), (1, 13, ["sequence"]), (1, 1, ["batch"]), (0, 13, ["sequence"])],
+    ("num_rows", "width", "attention_mask", "halves"),
+    [
+        (7, 13, "bidirectional", ["batch", "batch"]),
+        (7, 13, "left_to_right", ["batch", "batch"]),
+        (1, 13, "left_to_right", ["batch"]),
+        (1, 13, "bidirectional", ["sequence"]),
+        (1, 1, "bidirectional", ["batch"]),
+        (0, 13, "bidirectional", ["sequence"]),
+    ],
 )
-def test_two_halves_of_a_batch_or_of_one_sequence_have_the_same_vectors(num_rows, width, halves):
+def test_two_halves_of_a_batch_or_of_one_sequence_have_the_same_vectors(num_rows, width, attention_mask, halves):
     random = np.random.default_rng(num_rows)
     mask = (np.arange(width) < np.arange(width, width - num_rows, -1)[:, np.newaxis]).astype(np.int32)
     inputs = {"input_ids": random.integers(5, VOCAB_SIZE, mask.shape), "input_mask": mask}
     inputs |= {"segment_ids": mask * random.integers(0, 2, mask.shape)}
     inputs = {name: tf.constant(values, tf.int32) for name, values in inputs.items()}
-    encoder = random_encoder()
+    encoder = random_encoder(attention_mask=attention_mask)
     before = encoder(**inputs).sequence_output
     prepare_for_inference(encoder)
     seen: list[str] = []
