@@ -20,7 +20,7 @@ from benchmarks.parity.golden import (
 from benchmarks.parity.model import Batch, FinetuningSet, forward_tensors
 from electra_tf.models.layers import INFERENCE
 from electra_tf.tasks.finetune.task import FinetuningTask
-from electra_tf.train.step import summed_gradients
+from electra_tf.train.step import summed_gradients, unstacked
 
 # The README of the golden sets recommends most of these. It measured by how much the authors' own numbers change when
 # the initial weights change by a rounding: up to 8e-6 in the forward pass, 2e-6 in gradients.
@@ -105,7 +105,8 @@ def gradient_differences(golden: FinetuningSet) -> tuple[Differences, Difference
     """The relative differences in the gradients of batch 0, and in their global norms."""
     expected, batch = golden.arrays("gradients.npz"), golden.batch(0)
     norms = {name: float(expected.pop(name)) for name in _NORMS}
-    _, gradients = summed_gradients(golden.task, batch, tf.constant(0, tf.int64))
+    _, stacks = summed_gradients(golden.task, batch, tf.constant(0, tf.int64))
+    gradients = unstacked(golden.task, stacks)
     ours = golden.by_name(gradients)
     require_same_names(expected, ours, "gradients")
     our_norms = zip(norms.items(), norms_of(golden.task, batch, gradients), strict=True)
@@ -173,10 +174,12 @@ def unmerged_norm_training(golden: FinetuningSet) -> Iterator[Comparison]:
 
     def train(batch: Batch, _) -> tuple:
         row_losses = task.row_losses(batch, task.forward(batch, INFERENCE))
-        terms, gradients = summed_gradients(task, batch, task.optimizer.iterations)
+        terms, stacks = summed_gradients(task, batch, task.optimizer.iterations)
+        gradients = unstacked(task, stacks)
         norms = norms_of(task, batch, gradients)
         factor = tf.constant(clip_norm / max(norms[1], clip_norm), tf.float32)
-        task.optimizer.apply(gradients, task.trained_variables, factor, apply_update=tf.constant(True))
+        clipped = [gradient * factor for gradient in gradients]
+        task.optimizer.apply(clipped, task.trained_variables, apply_update=tf.constant(True))
         task.optimizer.iterations.assign_add(1)
         return row_losses, float(terms[golden.kind]) * golden.settings["batch_size"], norms
 

@@ -11,7 +11,7 @@ from electra_tf.ops.reference import REFERENCE
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import PretrainingConfig, parse_config
 from electra_tf.tasks.pretrain.objective import Objective
-from electra_tf.train.step import compile_task, summed_gradients
+from electra_tf.train.step import compile_task, summed_gradients, unstacked
 from electra_tf.weights.names import named_variables
 from electra_tf.weights.warm_start import initialize_from
 
@@ -168,7 +168,7 @@ def gradients(objective: Objective, batches: Arrays) -> Arrays:
     """The gradients of batch 0, by the authors' names."""
     step = tf.constant(0, tf.int64)
     compute = tf.function(lambda batch: summed_gradients(objective, batch, step, REFERENCE))
-    _, of_variables = compute(batch_of(batches, 0))
+    of_variables = unstacked(objective, compute(batch_of(batches, 0))[1])
     by_variable = dict(zip(map(id, objective.trained_variables), of_variables, strict=True))
     return {name: by_variable[id(variable)].numpy() for name, variable in named_variables(objective).items()}
 

@@ -19,7 +19,7 @@ from electra_tf.train.signals import Interrupted, Interruption, end_without_tear
 
 # Keras imports these if they are installed (data frames, sparse arrays, images, HDF5), and TensorFlow the last one, to
 # find a TPU by its name. No command uses them through Keras.
-_OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "h5py", "googleapiclient", "matplotlib")
+_OPTIONAL_IMPORTS = ("pandas", "scipy", "PIL", "cv2", "h5py", "googleapiclient", "matplotlib")
 # TensorFlow's error of a full disk is of the same class.
 _FULL_MEMORY = re.compile("OOM|out of memory|allocat", re.IGNORECASE)
 # tensorflow-tpu 2.20 aborts the process with this libtpu and later ones, without a Python error.

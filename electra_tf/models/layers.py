@@ -89,6 +89,11 @@ def product(values: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return tf.reshape(flat, [-1, values.shape[1] or tf.shape(values)[1], kernel.shape[-1]])
 
 
+def _named_alike(create: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
+    """TensorFlow compiles an operation for each new name of a variable. Keras has names of its own."""
+    return create(**options | {"name": "weight"})
+
+
 class Part(keras.layers.Layer):
     """Base of all layers. Inputs and variables keep their types until the layer itself casts them.
 
@@ -107,7 +112,8 @@ class Part(keras.layers.Layer):
         self, name: str, shape: Sequence[int | None], initializer: Initializer | str, **options: Any
     ) -> keras.Variable:
         """A new variable in float32, which is read as it is."""
-        return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False, **options)
+        with tf.variable_creator_scope(_named_alike):
+            return self.add_weight(name=name, shape=shape, initializer=initializer, autocast=False, **options)
 
 
 class Linear(Part):

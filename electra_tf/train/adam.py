@@ -58,29 +58,21 @@ class AdamWeightDecay(tf.Module):
         place = self._place_of(id(variable))
         return self._first_moments[place], self._second_moments[place]
 
-    def apply(
-        self,
-        gradients: list[tf.Tensor],
-        variables: list[keras.Variable],
-        clip_scale: tf.Tensor,
-        apply_update: tf.Tensor,
-    ) -> None:
-        """Updates every variable with `clip_scale` times its gradient; leaves `iterations` alone. In a replica context.
+    def apply(self, gradients: list[tf.Tensor], variables: list[keras.Variable], apply_update: tf.Tensor) -> None:
+        """Updates every variable; leaves `iterations` alone. In a replica context.
 
         Args:
-            gradients: dense, already summed over replicas.
-            clip_scale: scalar float32, that of clipping.
-            apply_update: scalar bool; False changes nothing.
+            gradients: dense and finite, summed over replicas and clipped.
+            apply_update: scalar bool; False changes nothing, if the gradients are 0.
         """
-        scalars = self._scalars(clip_scale, apply_update)
+        scalars = self._scalars(apply_update)
         for variable, gradient in zip(variables, gradients, strict=True):
             self._update(variable, gradient, scalars)
 
-    def _scalars(self, clip_scale: tf.Tensor, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _scalars(self, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
         """The numbers that the updates of all variables share. They change nothing without `apply_update`."""
         learning_rate = tf.where(apply_update, self.schedule(self.iterations), 0.0)
         numbers = {
-            "clip_scale": tf.where(apply_update, clip_scale, 0.0),
             "learning_rate": learning_rate * self._second_moment_deviation(),
             "decay": learning_rate * self.config.weight_decay_rate,
             "beta_1": tf.where(apply_update, self.config.beta_1, 1.0),
@@ -110,8 +102,7 @@ class AdamWeightDecay(tf.Module):
             beta1=scalars["beta_1"],
             beta2=scalars["beta_2"],
             epsilon=scalars["epsilon"],
-            # 0 where the scale is 0, even if the gradient is not finite.
-            grad=tf.math.multiply_no_nan(gradient, scalars["clip_scale"]),
+            grad=gradient,
         )
 
     def _second_moment_deviation(self) -> float:

@@ -17,10 +17,10 @@ class Lamb(AdamWeightDecay):
     later phase trains are zero until then.
     """
 
-    def _scalars(self, clip_scale: tf.Tensor, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _scalars(self, apply_update: tf.Tensor) -> dict[str, tf.Tensor]:
         power = tf.cast(steps_since(self._first_steps, self.iterations) + 1, tf.float32)
         learning_rate = self.schedule(self.iterations)
-        numbers = {"clip_scale": clip_scale, "applies": apply_update, "learning_rate": learning_rate}
+        numbers = {"applies": apply_update, "learning_rate": learning_rate}
         for number, beta in enumerate((self.config.beta_1, self.config.beta_2), start=1):
             numbers |= {f"beta_{number}": tf.constant(beta), f"correction_{number}": 1.0 - tf.pow(beta, power)}
         return numbers
@@ -28,7 +28,6 @@ class Lamb(AdamWeightDecay):
     def _update(self, variable: keras.Variable, gradient: tf.Tensor, scalars: dict[str, tf.Tensor]) -> None:
         state = (variable, *self._moments_of(variable))
         weight, first, second = before = [tf.convert_to_tensor(each) for each in state]
-        gradient = gradient * scalars["clip_scale"]
         first = first * scalars["beta_1"] + gradient * (1.0 - scalars["beta_1"])
         second = second * scalars["beta_2"] + tf.square(gradient) * (1.0 - scalars["beta_2"])
         deviation = tf.sqrt(second / scalars["correction_2"])
@@ -40,5 +39,5 @@ class Lamb(AdamWeightDecay):
             ratio = tf.where((norms[0] > 0) & (norms[1] > 0), tf.math.divide_no_nan(*norms), 1.0)
         rate = ratio * scalars["learning_rate"] * self.learning_rate_multiplier(variable)
         for each, old, new in zip(state, before, (weight - rate * update, first, second), strict=True):
-            # By handles, as Adam. Without an update nothing changes, even if the gradient is not finite.
+            # By handles, as Adam. Without an update nothing changes.
             tf.raw_ops.AssignVariableOp(resource=each.handle, value=tf.where(scalars["applies"], new, old))

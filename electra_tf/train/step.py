@@ -8,6 +8,7 @@ update, also when they hold different numbers of masked or real tokens.
 import functools
 import itertools
 import math
+import operator
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from electra_tf.train.distribution import device_kind
 from electra_tf.train.optimizer import build_optimizer, require_matches
 
 NestT = TypeVar("NestT")
-Gradients = tuple[dict[str, tf.Tensor], list[tf.Tensor]]  # a share of each term; the gradient of each variable
+Gradients = tuple[dict[str, tf.Tensor], list[tf.Tensor]]  # a share of each term; the gradients as `stacked` has them
 
 
 class _Part(NamedTuple):
@@ -160,7 +161,8 @@ def summed_gradients(
     Args:
         batch, ops: as for `training_step`.
         step: scalar int64; with the run's seed it determines dropout and samples.
-    Returns: each term by its name, scalar float32, and a dense gradient for each of `trained_variables`.
+    Returns: each term by its name, scalar float32, and the dense gradients of `trained_variables`, as `unstacked` takes
+        them.
     """
     train = task.config.train
     part = _Part(batch, sum_over_replicas(task.denominators(batch)), step, _first_example(batch))
@@ -201,7 +203,30 @@ def _gradients_of_examples(task: Task, ops: ReferenceOps, part: _Part) -> Gradie
         loss = total_loss(task, shares)
     gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     # The word table's gradient may be slices; its norm must be that of the merged rows.
-    return shares, [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return shares, _stacked(task, [tf.convert_to_tensor(gradient) for gradient in gradients])
+
+
+def _places_by_shape(task: Task) -> list[list[int]]:
+    """The indices of the trained variables of each shape."""
+    places: dict[tuple[int, ...], list[int]] = {}
+    for place, variable in enumerate(task.trained_variables):
+        places.setdefault(tuple(variable.shape), []).append(place)
+    return list(places.values())
+
+
+def _stacked(task: Task, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Those of variables of one shape as one tensor, [N, ...].
+
+    What is done to all gradients is then some 30 operations and not 400, each of which takes 0.3 ms to trace.
+    """
+    return [tf.stack([gradients[place] for place in places]) for places in _places_by_shape(task)]
+
+
+def unstacked(task: Task, stacks: list[tf.Tensor]) -> list[tf.Tensor]:
+    """The gradient of each of `trained_variables`, from those of `summed_gradients`."""
+    places = itertools.chain(*_places_by_shape(task))
+    gradients = itertools.chain(*(tf.unstack(stack) for stack in stacks))
+    return [gradient for _, gradient in sorted(zip(places, gradients, strict=True), key=operator.itemgetter(0))]
 
 
 def _gradients_of_parts(num_parts: int, task: Task, ops: ReferenceOps, part: _Part) -> Gradients:
@@ -257,7 +282,7 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, part: _Part) -> G
         gradients = _gradients_function(task, ops, micro_batch)(task, ops, micro_batch)
         return index + 1, tf.nest.map_structure(tf.add, sums, gradients)
 
-    no_gradients = [tf.zeros(variable.shape) for variable in task.trained_variables]
+    no_gradients = _stacked(task, [tf.zeros(variable.shape) for variable in task.trained_variables])
     start = tf.constant(0), ({name: tf.zeros([]) for name in task.term_names}, no_gradients)
     is_left = lambda index, _: index < count  # noqa: E731
     return tf.while_loop(is_left, add_micro_batch, start, parallel_iterations=1, maximum_iterations=count)[1]
@@ -277,7 +302,9 @@ def _clip_and_apply(
         norm = tf.linalg.global_norm(gradients)
     applied = tf.math.is_finite(norm) & tf.math.is_finite(loss) & apply_update
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
-    optimizer.apply(gradients, task.trained_variables, factor, apply_update=applied)
+    # 0 without an update, even if a gradient is not finite.
+    gradients = [tf.math.multiply_no_nan(stack, tf.where(applied, factor, 0.0)) for stack in gradients]
+    optimizer.apply(unstacked(task, gradients), task.trained_variables, apply_update=applied)
     counts = apply_update if config.train.on_nonfinite == "skip" else applied
     # By its handle, as `AdamWeightDecay` updates weights: each replica its own copy.
     tf.raw_ops.AssignAddVariableOp(resource=optimizer.iterations.handle, value=tf.cast(counts, tf.int64))

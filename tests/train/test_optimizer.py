@@ -31,7 +31,7 @@ def variable_of(value, path: str) -> keras.Variable:
 
 def take_step(optimizer, gradients: list[tf.Tensor], variables: list[tf.Variable]) -> None:
     optimizer.build(variables)
-    optimizer.apply(gradients, variables, clip_scale=tf.constant(1.0), apply_update=tf.constant(True))
+    optimizer.apply(gradients, variables, apply_update=tf.constant(True))
     optimizer.iterations.assign_add(1)
 
 
@@ -141,7 +141,7 @@ def test_patterns_on_the_end_of_a_name_hold_for_every_replica(name, two_replicas
             optimizer = build_optimizer(config, 10)
             optimizer.build(variables)
         require_matches(config, variables)
-        step = functools.partial(optimizer.apply, gradients, variables, tf.constant(1.0), tf.constant(True))
+        step = functools.partial(optimizer.apply, gradients, variables, tf.constant(True))
         tf.function(lambda: two_replicas.run(step), autograph=False)()
         return np.array([[copy.numpy() - [1.0, 3.0] for copy in variable.value.values] for variable in variables])
 
