@@ -113,6 +113,7 @@ def test_the_error_for_a_wrong_override_names_the_place_or_the_nearest_setting(r
         ("train: [3\n", "invalid YAML"),
         ({"encoder": {}}, "data is missing"),
         ("a: !!bool maybe", "invalid YAML: 'maybe'"),
+        ("a: !!python/object/apply:os.mkdir [ran]", "invalid YAML: could not determine a constructor"),
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_refused(refusal, content, message):

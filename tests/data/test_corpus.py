@@ -132,6 +132,11 @@ def test_records_of_the_authors_builder_are_read(authors_directory, tiny_config)
     assert batch["segment_ids"].numpy().tolist() == [[0, 0, 0, 1, 1, 0, 0, 0, 0, 0], [0] * 10]
 
 
+def test_rare_tokens_cannot_be_masked_in_records_without_counts(authors_directory, tiny_config):
+    message = refusal(authors_directory, tiny_config(masking={"scheme": "rare_tokens"}))
+    assert "masking.scheme rare_tokens" in message and str(authors_directory) in message
+
+
 def test_records_of_two_layouts_do_not_mix(authors_directory, tmp_path, write_data, tiny_config):
     ours = write_data(tmp_path / "ours")
     with pytest.raises(

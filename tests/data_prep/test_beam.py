@@ -33,6 +33,8 @@ def test_damaged_input_gives_the_message_of_the_local_builder_and_no_output(buil
         ({}, [*IN_PROCESS, "--seeed=3"], "--seeed=3"),
         ({}, ["--runner=DataflowRunner"], "--runner=DataflowRunner"),
         ({"num_processes": 2}, IN_PROCESS, "--num_processes=2"),
+        ({"near_duplicates": 0.8}, IN_PROCESS, "--near_duplicates=0.8"),
+        ({"machine": "0/2", "work_dir": "work"}, IN_PROCESS, "--machine=0/2"),
         ({}, ["--runner=PortableRunner", "--job_endpoint=localhost:1", "--job_server_timeout=1"], "PortableRunner"),
     ],
 )

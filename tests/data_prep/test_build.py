@@ -114,7 +114,7 @@ def test_a_warning_says_that_less_is_held_out_than_asked_for(text_settings, capl
     assert (f"held_out_fraction={fraction:g} asked for" in caplog.text) == is_warned
 
 
-def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_path, build_settings):
+def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_path, build_settings, caplog):
     dropped = [f"w1 {{{{t{i}}}}} w2" for i in range(12) for _ in range(1 + i % 6)]
     text = "\n\n".join([*dropped, "w3 {{four}} w5"])
     page = f"<page>\n<title>w9</title>\n<revision><text>{text}</text></revision>\n</page>\n"
@@ -122,9 +122,11 @@ def test_the_file_of_names_and_the_templates_it_lacks_are_in_the_manifest(tmp_pa
     names = tmp_path / "names.yaml"
     names.write_text("en:\n  templates:\n    w4: four")
     changes = {"held_out_fraction": 0.0, "wikipedia_names": str(names)}
-    manifest = build(build_settings([f"wikipedia:{tmp_path}/dump.xml"], tmp_path / "data", **changes))
+    with caplog.at_level("INFO"):
+        manifest = build(build_settings([f"wikipedia:{tmp_path}/dump.xml"], tmp_path / "data", **changes))
     most_frequent = sorted(((f"t{i}", 1 + i % 6) for i in range(12)), key=lambda item: (-item[1], item[0]))
     assert list(manifest.templates_dropped.items()) == most_frequent[:10]
+    assert ", ".join(f"{number} {{{{{name}}}}}" for name, number in most_frequent[:10]) + ";" in caplog.text
     assert manifest.wikipedia_names == names.read_text() + "\n"
     assert Manifest.load(tmp_path / "data") == manifest
     assert manifest.token_counts[5 + 4] == 1

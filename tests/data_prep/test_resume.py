@@ -3,11 +3,12 @@
 import contextlib
 import functools
 import os
+import shutil
 
 import pytest
 
 from data_prep import build as build_module
-from data_prep import inputs, processes
+from data_prep import directory, inputs, processes
 from data_prep.build import build
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import seen_held_out_text
@@ -26,6 +27,35 @@ def test_finished_work_is_not_repeated(settings, monkeypatch):
     stop_at(monkeypatch, build_module, "write_unit", 1, AssertionError("a unit is done again"), after=True)
     stop_at(monkeypatch, build_module, "write_shard_of_spills", 4, AssertionError("a shard is done again"), after=True)
     build(settings)
+
+
+def test_a_build_is_continued_with_any_number_of_processes(settings):
+    build_until(settings, build_module, "write_unit", 3)
+    units = sorted(settings.build_dir.glob("unit-*"))
+    more = settings.model_copy(update={"num_processes": 4})
+    found = inputs.BuildInputs.find(more)
+    with directory.open_output(more, found.configuration(found.with_text_settings(more)), []):
+        assert sorted(more.build_dir.glob("unit-*")) == units != []
+
+
+@pytest.mark.parametrize("killed_at", ["write_unit", "write_shard_of_spills"])
+def test_a_build_goes_on_without_a_removed_file_and_with_an_added_one(build_settings, tmp_path, monkeypatch, killed_at):
+    monkeypatch.setattr("data_prep.inputs._MIN_UNIT_BYTES", 1)
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text(f"w{number} w{number}\n\nw{number} w7")
+    settings = build_settings([f"text:{tmp_path}/*.txt"], tmp_path / "data")
+    build_until(settings, build_module, killed_at, 3)
+    (tmp_path / "1.txt").unlink()
+    (tmp_path / "4.txt").write_text("w9")
+    done, write_unit = [], build_module.write_unit
+    with monkeypatch.context() as patch:
+        patch.setattr(build_module, "write_unit", lambda task: [done.append(task[0]), write_unit(task)][1])
+        build(settings)
+    names = {part.file.name for unit in done for part in unit}
+    assert "4.txt" in names and "0.txt" not in names
+    shutil.copytree(tmp_path / "data", tmp_path / "continued")
+    build(settings.model_copy(update={"overwrite": True}))
+    assert contents(tmp_path / "data") == contents(tmp_path / "continued")
 
 
 def test_the_same_command_does_not_build_a_finished_data_set_again(settings, monkeypatch):

@@ -26,6 +26,13 @@ def vocabulary(tmp_path_factory) -> str:
     return f"{path}/own.txt"
 
 
+def test_a_vocabulary_of_text_that_comes_segmented_states_no_program(tmp_path):
+    (tmp_path / "cut.txt").write_text(CUT)
+    flags = {"vocab_size": 19, "segment": "none", "inputs": (f"text:{tmp_path}/cut.txt",)}
+    report = build_vocabulary(VocabularySettings(output=f"{tmp_path}/own.txt", **flags))
+    assert (report["segment"], report["isolate_cjk"]) == ("", False)
+
+
 def test_a_data_set_has_the_words_of_a_program_or_of_text_that_comes_segmented(text_settings, vocabulary, tmp_path):
     def built(text: str, segment: str):
         options = {"segment": segment, "vocab_file": vocabulary, "overwrite": True}

@@ -7,7 +7,7 @@ import pytest
 
 from data_prep.sources import find_files
 from electra_tf.config.errors import UserError
-from tests.data_prep.texts import tar
+from tests.data_prep.texts import content_of, tar
 
 WIKIPEDIA = b'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">\n'
 CIRRUS = b'{"index":{"_type":"_doc","_id":"7"}}\n{"text": "a"}\n'
@@ -60,6 +60,8 @@ def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs
         (CIRRUS, "cirrus"),
         ('<mediawiki version="0.11">'.encode("utf-16"), "wikipedia"),
         (b'{"Hello": he said.\n', "text"),
+        (content_of("parquet"), "parquet"),
+        (content_of("arrow"), "arrow"),
         (tar({"openwebtext/urlsf_subset00-1_data.xz": lzma.compress(tar({"1.txt": b"Some text"}))}), "openwebtext"),
     ],
 )

@@ -87,6 +87,20 @@ def test_a_text_without_spaces_is_an_error_that_names_another_kind_of_vocabulary
         build(tmp_path, f"{tmp_path}/a.txt", vocab_size=9000, strip_accents=False)
 
 
+def test_a_vocabulary_is_not_built_with_a_default_that_damages_the_text(tmp_path):
+    (tmp_path / "a.txt").write_text("がんばって、東京の大学へ行く。\n", encoding="utf-8")
+    with pytest.raises(UserError, match="--no-strip_accents"):
+        build(tmp_path, f"{tmp_path}/a.txt")
+    with pytest.raises(UserError, match="vocab_size=4000"):  # SentencePiece reads it
+        build(tmp_path, f"{tmp_path}/a.txt", model="bpe", vocab_size=4000)
+
+
+def test_words_that_lower_case_merges_are_named(tmp_path, caplog):
+    (tmp_path / "a.txt").write_text("CO Co CCOc1ccc2nc\n")
+    build(tmp_path, f"{tmp_path}/a.txt", vocab_size=18)
+    assert "--no-lower_case" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("lines", "vocab_size", "named"),
     [

@@ -133,6 +133,15 @@ def test_a_contradicting_flag_and_settings_of_another_vocabulary_are_refused(sta
         choose(vocabulary, beside(vocabulary, **stated), **flags)
 
 
+@pytest.mark.parametrize("content", [byte_level(), train("bpe")], ids=["byte level", "SentencePiece"])
+@pytest.mark.parametrize(("name", "value"), [("lower_case", True), ("isolate_cjk", True), ("unicode", 18)])
+def test_a_vocabulary_with_its_own_normalization_refuses_another(content, name, value):
+    vocabulary = Vocabulary.from_bytes(content, "a/vocab")
+    with pytest.raises(UserError, match=f"^--{name}"):
+        choose(vocabulary, **{name: value})
+    assert choose(vocabulary) == vocabulary.text_settings
+
+
 @pytest.mark.parametrize("flags", [{}, {"strip_accents": False}, {"unicode": 18}])
 def test_a_vocabulary_without_settings_has_those_of_bert_and_of_the_flags(flags):
     assert choose(vocabulary_of(), **flags) == TextSettings(**flags)

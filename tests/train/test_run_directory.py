@@ -14,7 +14,10 @@ import electra_tf
 from electra_tf.cli.configuration import load_module
 from electra_tf.config.errors import UserError
 from electra_tf.config.schema import RunConfig
+from electra_tf.config.settings import is_free
+from electra_tf.config.validation import settings_of
 from electra_tf.tasks.finetune.config import FinetuningConfig
+from electra_tf.tasks.pretrain.config import PretrainingConfig
 from electra_tf.text.vocabulary import StoredTokenizer
 from electra_tf.train.checkpoints import steps_in
 from electra_tf.train.code import changed_versions, code_of
@@ -118,6 +121,16 @@ def test_the_best_metric_may_change_in_pretraining_and_not_in_finetuning():
     assert lasting_settings(RunConfig, values) == {}
     of_finetuning = {"evaluation.best_metric": "loss", "evaluation.patience": 3}
     assert lasting_settings(FinetuningConfig, values) == of_finetuning
+
+
+def test_the_page_on_training_names_all_settings_that_may_change():
+    page = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"^\| `train\.([a-z_`, ]+)` \| yes \|$", page, re.MULTILINE)
+    named = {f"train.{name}" for row in (first, second) for name in row.split("`, `")}
+    free = {path for path, field in settings_of(PretrainingConfig).items() if is_free(field)}
+    assert named == {path for path in free if path.startswith("train.")}
+    evaluation = {path for path in settings_of(PretrainingConfig) if re.fullmatch(r"evaluation\.\w+", path)}
+    assert free - named == {"data.vocab_file", *evaluation} and "| `data.vocab_file`, all of `evaluation` " in page
 
 
 def test_a_run_of_another_kind_is_refused(tmp_path):

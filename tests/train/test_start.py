@@ -185,6 +185,14 @@ def test_run_starts_with_the_weights_of_another_and_records_it(whole, tmp_path):
     assert steps_in(f"{tmp_path}/checkpoints")[-1] == 8
 
 
+def test_a_started_run_continues_without_its_source(whole, tmp_path):
+    source = shutil.copytree(whole[0], tmp_path / "source")
+    train_toy(tmp_path / "run", init_from=str(source), initialize=initialize, stop_at_step=1)
+    shutil.rmtree(source)
+    train_toy(tmp_path / "run", initialize=initialize, stop_at_step=2)
+    assert steps_in(f"{tmp_path}/run/checkpoints")[-1] == 2
+
+
 @pytest.mark.slow
 def test_run_killed_before_its_first_checkpoint_reads_its_source_again(whole, two_replicas, tmp_path):
     with killed_at(Checkpoints, "save", 1, "before"):

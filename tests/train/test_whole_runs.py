@@ -43,6 +43,17 @@ def test_directory_has_checkpoints_milestones_data_and_tokenizer(whole):
     assert json.loads((run / "data.json").read_text()) == {"data": ["toy-1"]}
 
 
+def test_tensorboard_has_the_metrics_of_the_reports(whole):
+    found = {}
+    for path in Path(whole[0], "tensorboard").glob("*/events*"):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                found[event.step, path.parent.name, value.tag] = float(tf.make_ndarray(value.tensor))
+    reports = [(line, name) for line in lines(whole[0]) for name in line.keys() - {"step", "split"}]
+    expected = {(line["step"], line["split"], name): line[name] for line, name in reports}
+    assert {key: found[key] for key in expected} == pytest.approx(expected, rel=1e-6) and len(expected) > 20
+
+
 # The run is killed before or after this call of a function. Checkpoints 1, 2, 4 are milestones, 3 and 5 are not.
 @pytest.mark.parametrize(
     ("place", "owner", "name", "number", "when"),
@@ -63,6 +74,14 @@ def test_killed_and_continued_run_equals_a_whole_one(whole, tmp_path, place, own
             stream.write('{"step": 4, "spl')
     assert train_toy(model_dir) == whole[1]
     assert_same_run(model_dir, whole[0], "checkpoints/step-8")
+
+
+@pytest.mark.slow
+def test_a_run_is_continued_with_another_strategy(whole, tmp_path, two_replicas):
+    train_toy(tmp_path, stop_at_step=4)
+    assert train_toy(tmp_path, strategy=two_replicas) == pytest.approx(whole[1], rel=1e-5)
+    losses = [[line.get("loss", 0.0) for line in lines(run)] for run in (tmp_path, whole[0])]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_call_with_stop_at_step_is_continued_by_the_next(whole, tmp_path):

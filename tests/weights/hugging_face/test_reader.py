@@ -39,6 +39,13 @@ def test_a_discriminator_alone_is_read(folder, electra):
     assert (model.objective, model.step, model.facts) == ("electra_15", 9, {"data": ["5ea"]})
 
 
+def test_code_in_a_folder_is_ignored(folder, electra, tmp_path):
+    place = folder("discriminator", {"auto_map": {"AutoModel": "modeling.Electra"}, "trust_remote_code": True})
+    (place / "modeling.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Electra: ...")
+    assert_same_weights(read_hugging_face(str(place)).weights, electra(("generator",)).weights)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_masked_language_model_alone_gives_a_warning(folder, electra):
     model = read_hugging_face(str(folder("generator", OURS)))
     assert model.objective == "bert_mlm" and model.encoder == electra().generator
