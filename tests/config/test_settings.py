@@ -54,6 +54,17 @@ def test_the_error_for_a_wrong_setting_names_it(refusal, override, named):
 
 
 @pytest.mark.parametrize(
+    "override",
+    [
+        *("train.flops_budget=1e18", "train.flops_convention=paper", "train.attention=auto"),
+        *("data.on_damaged_record=skip", "optimizer.warmup_proportion=0.1", "objective.sampling=gumbel"),
+    ],
+)
+def test_a_name_of_an_earlier_version_is_refused(refusal, override):
+    assert override.partition("=")[0] in refusal(override)
+
+
+@pytest.mark.parametrize(
     ("setting", "text", "value"),
     [
         ("train.num_steps", "2147483647", 2**31 - 1),

@@ -1,9 +1,11 @@
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data_prep.build import build
+from data_prep.settings import BuildSettings
 from electra_tf.config.errors import UserError
 from electra_tf.data.manifest import MANIFEST_FILE, Manifest, check_matches
 from electra_tf.text.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -66,6 +68,16 @@ def test_the_manifest_names_inputs_without_their_directory_and_matches_its_vocab
     assert names[9:] == ["documents m.documents", "cirrus j.cirrus", "csv k.csv", "tsv l.tsv"]
     assert str(source) not in (data_dir / MANIFEST_FILE).read_text()
     check_matches(manifest, vocabulary=Vocabulary.load(data_dir / "vocab.txt"), max_seq_length=16)
+
+
+def test_the_defaults_are_those_that_the_page_on_data_names():
+    page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
+    settings = BuildSettings(inputs=("text:a",), vocab_file="v", output_dir="o")
+    for name in ("held_out_fraction", "min_document_characters", "max_skipped", "language"):
+        assert f"`--{name}={getattr(settings, name)}`" in page
+    assert (settings.unicode_normalization, settings.examples) == ("NFC", "carry")
+    assert settings.drop_control_characters and settings.drop_duplicates
+    assert not (settings.keep_disambiguation_pages or settings.fix_mojibake or settings.near_duplicates)
 
 
 @pytest.mark.parametrize(

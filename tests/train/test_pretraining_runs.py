@@ -1,6 +1,7 @@
 """Runs of pre-training objectives: the command, evaluation as a masked LM, input stages."""
 
 import functools
+import hashlib
 import json
 import math
 import re
@@ -22,7 +23,7 @@ from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.step import compile_task
 from electra_tf.train.timeline import stages_of
 from tests.toy import EQUAL_SIZES
-from tests.train.runs import assert_same_run, killed_at, lines
+from tests.train.runs import assert_same_run, killed_at, lines, tensors
 
 QUESTIONS = {"as_masked_lm": {"num_candidates": 5, "tokens_per_example": 3}}
 STAGES = [
@@ -72,6 +73,15 @@ def test_a_finished_run_reports_no_peak(bert, caplog):
     assert run_pretraining.main(bert[0]) == 0
     assert any("nothing to train" in message for message in caplog.messages)
     assert not any("is relative to" in message for message in caplog.messages)
+
+
+def test_the_tensors_of_a_checkpoint_have_the_names_that_0_3_gave_them(tiny_pretrained):
+    names = sorted(name.partition("/.ATTRIBUTES")[0] for name in tensors(f"{tiny_pretrained}/checkpoints/step-3"))
+    assert {name.split("/")[1] for name in names if name.startswith("optimizer/")} == {
+        *("_first_moments", "_second_moments", "_iterations")
+    }
+    digest = hashlib.sha256("\n".join(name for name in names if name.startswith("task/")).encode())
+    assert digest.hexdigest()[:16] == "6c7c945e6b932d60"
 
 
 def test_evaluate_prints_the_reported_metrics(bert, capsys):
