@@ -10,6 +10,7 @@ import tensorflow as tf
 from electra_tf.models.generators import GeneratorOutput
 from electra_tf.models.layers import ForwardContext
 from electra_tf.ops.random import RandomStream
+from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.electra import ElectraForward
 from electra_tf.tasks.pretrain.generator_objective import CorruptedInput
 from tests.tasks.pretrain.conftest import MASKED, WORDS, vectors_of
@@ -31,6 +32,14 @@ def test_samples_are_written_into_the_original_input(build, batch, sampling, sam
     corrupted = build("electra", sampling="greedy").corrupt(shown_unchanged, certain(sampled), sampling)
     assert corrupted.input_ids.numpy().tolist() == input_ids
     assert np.array_equal(corrupted.is_replaced, is_replaced)
+
+
+def test_the_loss_of_the_first_step_is_that_of_predictors_that_know_nothing(tiny_config, tiny_batch, sampling):
+    keras.utils.set_random_seed(1)
+    objective = build_objective(tiny_config())
+    values = training_values(objective, tiny_batch(objective.config, [10] * 64), sampling)
+    loss = sum(weight * values[name] for name, weight in objective.loss_weights.items())
+    assert loss == pytest.approx(math.log(47) + 50 * math.log(2), abs=3)
 
 
 def test_detect_reads_its_input_without_corrupting_it(build, batch):
