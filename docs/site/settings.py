@@ -24,6 +24,7 @@ from electra_tf.tasks.pretrain.generator_objective import GeneratorObjectiveSett
 from electra_tf.weights.names import network_shapes
 
 TABLE = "| setting | type | default | |\n|---|---|---|---|"
+LISTED: set[type[BaseModel]] = set()  # groups within a group whose rows the page has already, by another path
 WORDS = {"string": "text", "boolean": "`true` or `false`", "null": "`null`"}
 # JSON schema's names, and those that pydantic writes where a validator runs before the bound. The last one counts.
 LOWER = {"gt": ">", "exclusiveMinimum": ">", "ge": "≥", "minimum": "≥"}
@@ -95,7 +96,9 @@ def _rows(group: type[BaseModel], prefix: str) -> Iterator[str]:
             default = f"`{yaml.safe_dump(schema['default'], default_flow_style=True).splitlines()[0]}`"
         yield f"| `{prefix}{name}` | {'settings' if groups else _type(schema)} | {default} | {comment} |"
         for each in groups:
-            yield from _rows(each, f"{prefix}{name}.")
+            if each not in LISTED:
+                LISTED.add(each)
+                yield from _rows(each, f"{prefix}{name}.")
 
 
 def _type(schema: dict[str, Any]) -> str:

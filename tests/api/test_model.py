@@ -95,6 +95,11 @@ def test_fill_mask_has_the_generators_probabilities(model, tiny_pretrained):
     assert model.fill_mask("w5 [MASK] w7", top_k=3) == [of_first]
 
 
+def test_a_long_text_loses_its_end(model):
+    assert model.tokens("w5 " + "w6 " * 30) == ["[CLS]", "w5", *["w6"] * 7, "[SEP]"]
+    np.testing.assert_array_equal(model.encode("w6 " * 30), model.encode("w6 " * 8))
+
+
 @pytest.fixture(scope="module")
 def comparing(finetuned) -> Model:
     return finetuned({"batch_size": 4})
@@ -278,6 +283,23 @@ def test_a_folder_of_sentence_transformers_has_the_same_vectors_and_length(model
 def test_a_discriminator_alone_fills_no_masks(folder):
     with pytest.raises(UserError, match="has no generator or masked LM that it trained"):
         electra_tf.load(folder / "discriminator").fill_mask("[MASK]")
+
+
+def test_a_generator_alone_detects_nothing(folder):
+    with pytest.raises(UserError, match="has no discriminator that works alone"):
+        electra_tf.load(folder / "generator").detect("w5")
+
+
+def test_a_local_model_needs_no_network(folder, tiny_pretrained, tmp_path, monkeypatch):
+    def refuse(*address):
+        raise AssertionError(f"a connection to {address}")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    for path in (tiny_pretrained, folder):
+        model = electra_tf.load(path)
+        assert model.encode("w5").shape == (16,) and model.fill_mask("[MASK]") and len(model.detect("w5")) == 3
+    model.save(tmp_path / "saved", "sentence_transformers")
 
 
 @pytest.mark.slow

@@ -117,7 +117,16 @@ def test_tying_all_weights_requires_equal_sizes(load, refusal):
 
 @pytest.mark.parametrize(
     ("length", "fraction", "slots"),
-    [(128, 0.15, 19), (512, 0.25, 130), (128, 0.25, 32), (9, 0.15, 1), (300, 1.0, 300), (40, [0.1, 0.3], 12)],
+    [
+        (32, 0.15, 4),
+        (64, 0.15, 9),
+        (128, 0.15, 19),
+        (512, 0.25, 130),
+        (128, 0.25, 32),
+        (9, 0.15, 1),
+        (300, 1.0, 300),
+        (40, [0.1, 0.3], 12),
+    ],
 )
 def test_the_number_of_slots_for_masked_positions(settings, length, fraction, slots):
     data = {"max_seq_length": length}

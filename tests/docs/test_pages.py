@@ -75,6 +75,13 @@ def test_every_flag_named_in_a_sentence_exists(page, parsers):
         assert not named or named <= parsers[name]._option_string_actions.keys(), f"electra-tf {name}{arguments}"
 
 
+def test_every_command_that_reads_a_model_takes_the_module_of_an_objective(parsers):
+    flags = {name: parser._option_string_actions.keys() for name, parser in parsers.items()}
+    reading = {name for name, each in flags.items() if each & {"--from", "--init_from", "--model_dir"}}
+    assert len(reading) > 5
+    assert [name for name in reading if "--objective_module" not in flags[name]] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_a_page_runs_in_a_test(page):
     left_out = tuple(start for name, start, _ in NOT_RUN if name == page.stem)

@@ -107,6 +107,18 @@ def test_attention_in_blocks_equals_a_square_with_a_window(length, window, atten
     assert blocks.numpy()[1, :, : length - 4] == pytest.approx(square[1, :, : length - 4], abs=1e-6)
 
 
+def test_local_attention_computes_twice_as_much_for_twice_the_length():
+    def largest_tensor(length: int) -> int:
+        spec, options = tf.TensorSpec([2, 3, length, 4]), AttentionOptions(window=5)
+        attend = tf.function(
+            lambda *values: local_attention(REFERENCE, *values, tf.ones([2, length], tf.int32), options)
+        )
+        operations = attend.get_concrete_function(spec, spec, spec).graph.get_operations()
+        return max(output.shape.num_elements() or 0 for operation in operations for output in operation.outputs)
+
+    assert largest_tensor(640) == 2 * largest_tensor(320)
+
+
 def gradients_of_local_attention(whole_step: bool, rate: float, inputs: tuple) -> list[tf.Tensor]:
     ops = FusedOps("gpu" if whole_step else "cpu", whole_step=whole_step)
     dropout_key = RandomStream(5, 1, 0).dropout_key(rate)

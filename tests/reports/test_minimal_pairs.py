@@ -42,6 +42,15 @@ def test_all_json_lines_files_of_a_directory_are_read_in_the_order_of_their_name
     assert read_pairs([str(tmp_path)]).groups["UID"] == [files[1], files[0]]
 
 
+def test_pairs_may_be_the_columns_of_a_table(tmp_path):
+    for name, comma in (("a.csv", ","), ("a.tsv", "\t")):
+        rows = ("UID,sentence_good,sentence_bad", "u,w5 w6,w6 w5", ",x,y")
+        (tmp_path / name).write_text("".join(row.replace(",", comma) + "\n" for row in rows))
+        pairs = read_pairs([str(tmp_path / name)])
+        assert pairs.sentences == [("w5 w6", "w6 w5"), ("x", "y")]
+        assert pairs.groups["UID"] == ["u", str(tmp_path / name)]
+
+
 def test_a_tie_counts_half_and_the_interval_is_wilsons():
     scores = np.array([[-1.0, -2.0], [-3.0, -3.0], [-5.0, -4.0], [0.5, 0.25], [-2.0, -2.0]])
     # 2 right and 2 ties: share 0.6. With z = 1.96, z^2 / 5 = 0.76832:

@@ -106,6 +106,7 @@ def test_all_tokens_of_a_span_are_masked(pretrained):
         # An encoder that predicts from samples.
         pytest.param("replace_mlm", {}, {}, "no discriminator or masked LM .* --generator", marks=pytest.mark.slow),
         pytest.param("all_tokens_mlm", {}, {}, "no discriminator or masked LM .* --generator", marks=pytest.mark.slow),
+        pytest.param("teams", {}, {}, "no discriminator or masked LM .* --generator", marks=pytest.mark.slow),
     ],
 )
 def test_a_model_that_gives_no_score_is_refused(pretrained, name, changes, flags, message):

@@ -40,6 +40,7 @@ def test_served_multi_labels_equal_those_of_predict(served, finetuned):
     names = [np.array(["x", "y", "z"])[row].tolist() for row in outputs["predicted"]]
     assert names == [json.loads(row[0].strip('"').replace('""', '"')) for row in rows]
     assert outputs["predicted"].any() and not outputs["predicted"].all()
+    np.testing.assert_array_equal(outputs["predicted"], outputs["probabilities"] > 0.5)
     np.testing.assert_allclose(outputs["probabilities"], [list(map(float, row[1:])) for row in rows], atol=2e-6)
 
 

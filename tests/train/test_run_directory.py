@@ -133,6 +133,13 @@ def test_the_page_on_training_names_all_settings_that_may_change():
     assert free - named == {"data.vocab_file", *evaluation} and "| `data.vocab_file`, all of `evaluation` " in page
 
 
+def test_settings_of_how_a_step_is_computed_do_not_change_in_a_run():
+    train = {"gradient_accumulation_steps": 8, "precision": "bfloat16", "rematerialize": True}
+    assert lasting_settings(RunConfig, {"train": train | {"xla": True}}) == {
+        f"train.{name}": train[name] for name in train
+    }
+
+
 def test_a_run_of_another_kind_is_refused(tmp_path):
     finetuning = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]})
     for stored, config in ((finetuning, toy_config()), (toy_config(), finetuning)):

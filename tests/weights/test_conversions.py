@@ -133,6 +133,7 @@ def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(stored
     write_model(stored(), "tf1", tmp_path / "out")
     with pytest.raises(UserError, match="does not state its heads and casing; .* --to=hugging_face"):
         load_served_model(tmp_path / "out")
+    assert load_trained(tmp_path / "out").finetuned is None  # nor predicts it
 
 
 def test_training_and_fine_tuning_start_from_a_pair_or_with_a_fresh_generator(model, pair, tiny_config):

@@ -30,7 +30,7 @@ class HardMlmConfig(BertMlmConfig):
     """A masked LM whose masks are drawn by the losses that a small network predicts (paper, appendix H)."""
 
     name: Literal["hard_mlm"]
-    # The small network's sizes, as of a generator; it has its own embeddings.
+    # The small network's sizes, the settings of `objective.generator`; it has its own embeddings.
     difficulty: TransformerGeneratorConfig = TransformerGeneratorConfig(size_fraction=0.25)
     # The weight of its squared error in nats. Small, because an untrained masked LM has a loss of 10 nats a token.
     difficulty_loss_weight: NonNegative = 0.01

@@ -89,6 +89,13 @@ def test_the_client_prints_one_line_for_each_row_and_for_an_error(address, capsy
     assert capsys.readouterr().err == error
 
 
+def test_the_client_needs_python_alone(address):
+    without_packages = [sys.executable, "-I", "-S", rest_client.__file__]
+    flags = [f"--server={address}", "--model_name=toy", "--timeout=20", "--signature=serving_default", "a bc"]
+    done = subprocess.run([*without_packages, *flags], capture_output=True, text=True, timeout=100)
+    assert json.loads(done.stdout)["num_words"] == 2, done.stderr
+
+
 def test_the_client_makes_ids_with_a_tokenizer(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(byte_level())
     make = functools.partial(rest_client.ids_of, str(tmp_path / "tokenizer.json"))

@@ -74,6 +74,15 @@ def test_a_long_text_has_overlapping_windows_and_the_last_ends_with_it(tokenizer
     assert (result.num_truncated, result.features.example_index.tolist()) == (0, [0, 1, 1, 1])
 
 
+def test_the_logits_of_the_windows_of_a_text_are_averaged(data_of):
+    task = {"kind": "classification", "labels": ["a", "b"], "stride": 4}
+    data = data_of(task, (["w5 " * 15, "w6"],), None, is_train=False)  # windows of 10 tokens: 0 to 9, 4 to 13, 8 to 14
+    logits = np.float32([[3, 0], [3, 0], [0, 12], [1, 0]])
+    first, second = data.evaluated({"logits": logits}).rows
+    assert (first["prediction"], second["prediction"]) == ("b", "a")
+    assert first["probability_b"] == pytest.approx(1 / (1 + np.exp(2.0 - 4.0)))
+
+
 def test_an_impossible_stride_is_refused(tokenizer):
     assert text_features([["a b c d"]], {}, tokenizer, 6, 4).features.num_rows == 1
     with pytest.raises(UserError, match="stride"):

@@ -21,7 +21,10 @@ from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.text.vocabulary import StoredTokenizer, TextSettings
 from electra_tf.train import loop
 from electra_tf.train.checkpoints import steps_in
+from electra_tf.train.device_loop import DeviceLoop
 from electra_tf.train.run_directory import RATES, RunDirectory
+from electra_tf.train.step import compile_task
+from electra_tf.weights.names import encoder_variables
 from electra_tf.weights.source import load_trained
 from tests.markdown import cells
 from tests.toy import VOCABULARY, toy_finetuning_config
@@ -95,6 +98,17 @@ def test_seeds_killed_twice_and_trained_in_another_order_have_the_same_results(
                 assert np.array_equal(ours.get_tensor(name), theirs.get_tensor(name)), name
         assert steps_in(str(tmp_path / f"seed_{seed}/checkpoints")) == [6]  # as keep was `last`
     assert not (tmp_path / "seed_2/checkpoints").exists()
+
+
+@pytest.mark.parametrize("untrained", [False, True])
+def test_an_untrained_encoder_has_no_weights_of_its_source(job_in, tmp_path, untrained):
+    job = job_in(tmp_path)
+    job = replace(job, config=job.config.model_copy(update={"untrained": untrained}))
+    loop = DeviceLoop(compile_task(build_finetuning_task(job.config)), job.strategy)
+    assert seeds._reset(loop, job, 3).startswith("untrained: ") == untrained
+    kernels = {name: each.numpy() for name, each in encoder_variables(loop.task.encoder).items() if "kernel" in name}
+    same = [np.array_equal(kernel, job.pretrained.weights[name]) for name, kernel in kernels.items()]
+    assert len(same) == 7 and same == [not untrained] * 7
 
 
 def test_a_directory_with_other_settings_data_or_another_task_is_refused(job_in, three_seeds, refusal):

@@ -189,6 +189,16 @@ def test_words_beyond_the_cut_are_counted_apart_and_never_right(tiny_encoder, ca
         assert without_cut.metric_names == (*list(expected)[:-1], "loss") and caplog.text == ""
 
 
+def test_in_python_a_sentence_is_a_list_of_words_with_their_tags_and_probabilities(tiny_encoder):
+    config = toy_finetuning_config({"kind": "tagging", "labels": ["O", "B-X"]}, data={"max_seq_length": 8})
+    data = TaskData(
+        config, tiny_encoder.tokenizer, None, {"dev": Examples(([["w5", "w6"]],), None, ["0"], "dev.txt", [1])}
+    )
+    outputs = {"label_ids": np.array([[0, 1, 0, 0]]), "probabilities": np.array([[0.5, 0.75, 0.875, 0.5]])}
+    rows = data.kind.python_values(data.evaluated(outputs).rows)
+    assert rows == [[("w5", "B-X", 0.75), ("w6", "O", 0.875)]]
+
+
 def test_targets_are_the_ids_of_tags_and_one_missing_in_training_is_named_with_its_line(refusal):
     assert tag_targets(tagged("B-A I-A I-A", "O B-A"), ("B-A", "I-A", "O")) == [[0, 1, 1], [2, 0]]
     message = refusal(tag_targets, tagged("O", "O B-Z"), ("B-A", "O"))

@@ -11,6 +11,7 @@ import electra_tf
 from electra_tf.cli.convert_checkpoint import main
 from electra_tf.config.errors import UserError
 from electra_tf.finetuning.predict import data_of
+from electra_tf.serving.saved_model import load_served_model
 from electra_tf.weights.hugging_face.sentence_transformers import read_pooling, write_sentence_transformers
 from electra_tf.weights.hugging_face.writer import write_hugging_face
 from electra_tf.weights.source import load_trained
@@ -71,6 +72,13 @@ def test_predict_takes_pairs_by_their_columns_or_by_the_name_text_pair(published
         file.write_text(f"{header}\nw5 w6,w7\n")
         num_tokens = data_of(model, str(file), columns).evaluation.input_ids.size
         assert num_tokens == (4 if "other" in header else 6), header
+
+
+def test_a_folder_that_does_not_state_it_is_served_as_a_model_of_one_text(published, stored_finetuned, tmp_path):
+    write_hugging_face(stored_finetuned(LABELS | {"text_columns": ["title", "body"]}), str(tmp_path / "pairs"))
+    for folder, names in ((published, ["text"]), (tmp_path / "pairs", ["text", "text_pair"])):
+        _, texts = load_served_model(folder).served()["classify"]
+        assert [text.name for text in texts] == names
 
 
 def card_of(model, directory: Path) -> str:

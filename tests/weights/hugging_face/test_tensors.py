@@ -184,6 +184,15 @@ def test_a_folder_without_weights_is_named(tmp_path):
     assert f"{tmp_path} holds no model.safetensors, tf_model.h5 or pytorch_model.bin" in refusal(tmp_path)
 
 
+def test_of_several_files_of_weights_the_first_is_read(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"no weights")
+    with h5py.File(tmp_path / "tf_model.h5", "w") as file:
+        file["electra/embeddings/LayerNorm/gamma:0"] = np.ones(2, np.float32)
+    assert list(read_tensors(str(tmp_path))[1]) == ["electra.embeddings.LayerNorm.weight"]
+    safetensors.numpy.save_file(TENSORS, tmp_path / "model.safetensors")
+    assert_same(read_tensors(str(tmp_path))[1])
+
+
 def test_numbers_of_layers_may_have_two_digits():
     names = [layout.tensor_name("electra/encoder/layer_11/output/dense/bias") for layout in (ELECTRA, MODERN)]
     assert names == ["electra.encoder.layer.11.output.dense.bias", "model.layers.11.output.dense.bias"]

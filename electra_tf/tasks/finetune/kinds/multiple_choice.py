@@ -48,7 +48,7 @@ _BLANK = re.compile(r"(?<!\w)_{1,2}(?!\w)|_{3,}")  # not part of a name
 
 
 class MultipleChoiceConfig(Settings):
-    """Predicts which of several choices continues or answers a context."""
+    """Predicts which of several choices follows or answers a context."""
 
     kind: Literal["multiple_choice"]
     # linear: dropout and one dense layer. huggingface: as in ElectraForMultipleChoice, BertForMultipleChoice (by
