@@ -8,7 +8,6 @@ update, also when they hold different numbers of masked or real tokens.
 import functools
 import itertools
 import math
-import operator
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -28,7 +27,7 @@ from electra_tf.train.distribution import device_kind
 from electra_tf.train.optimizer import build_optimizer, require_matches
 
 NestT = TypeVar("NestT")
-Gradients = tuple[dict[str, tf.Tensor], list[tf.Tensor]]  # a share of each term; the gradients as `stacked` has them
+Gradients = tuple[dict[str, tf.Tensor], list[tf.Tensor]]  # a share of each term; the gradients as `_stacked` has them
 
 
 class _Part(NamedTuple):
@@ -224,9 +223,10 @@ def _stacked(task: Task, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
 
 def unstacked(task: Task, stacks: list[tf.Tensor]) -> list[tf.Tensor]:
     """The gradient of each of `trained_variables`, from those of `summed_gradients`."""
-    places = itertools.chain(*_places_by_shape(task))
-    gradients = itertools.chain(*(tf.unstack(stack) for stack in stacks))
-    return [gradient for _, gradient in sorted(zip(places, gradients, strict=True), key=operator.itemgetter(0))]
+    gradients: dict[int, tf.Tensor] = {}
+    for places, stack in zip(_places_by_shape(task), stacks, strict=True):
+        gradients |= zip(places, tf.unstack(stack, num=len(places)), strict=True)
+    return [gradients[place] for place in range(len(gradients))]
 
 
 def _gradients_of_parts(num_parts: int, task: Task, ops: ReferenceOps, part: _Part) -> Gradients:
