@@ -7,6 +7,7 @@ are not used: they end silently at padding or garbage after a stream, or at a br
 
 import bz2
 import contextlib
+import csv
 import errno
 import io
 import lzma
@@ -29,6 +30,8 @@ _MAX_OUTPUT_BYTES = 2**20
 # Input of one step: small, as zlib and zstandard do not limit the output.
 _INPUT_BYTES = 2**12
 _TAR_MAGIC, _TAR_MAGIC_OFFSET = b"ustar", 257
+# Of members that hold the name of the next one, or its attributes.
+_TAR_NAME_TYPES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
 
 # By the name of a compression: how its files begin, and what makes a decompressor of a stream.
 COMPRESSIONS: dict[str, tuple[re.Pattern[bytes], Callable[[], Any]]] = {
@@ -51,7 +54,10 @@ _MAGIC_BYTES = {
 _MAGIC = re.compile(b"|".join(map(re.escape, _MAGIC_BYTES)))
 _MAX_BLOCK_BYTES = 2**20  # of 900,000 bytes, compressed
 
-_ERRORS = (OSError, EOFError, UnicodeError, zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError)
+_ERRORS = (
+    *(OSError, EOFError, UnicodeError, csv.Error),
+    *(zlib.error, lzma.LZMAError, zstandard.ZstdError, tarfile.TarError),
+)
 
 
 class ReadError(UserError):
@@ -266,7 +272,14 @@ def _bits(content: bytes, begin: int, end: int) -> int:
 
 
 class _StrictTarInfo(tarfile.TarInfo):
-    """Raises an error at a broken or missing header. tarfile itself would end silently there."""
+    """Raises an error at a broken or missing header, where tarfile itself would end silently, and at a huge name."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes, encoding: str, errors: str) -> "_StrictTarInfo":
+        info = super().frombuf(buf, encoding, errors)
+        if info.type in _TAR_NAME_TYPES and info.size > _MAX_OUTPUT_BYTES:  # tarfile reads it in one piece
+            raise tarfile.InvalidHeaderError(f"a name or its attributes have {info.size} bytes")
+        return info  # type: ignore[return-value]
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "_StrictTarInfo":
@@ -286,6 +299,8 @@ def members(stream: BinaryIO) -> Iterator[tuple[str, io.BufferedReader]]:
     with tarfile.open(fileobj=stream, mode="r|", bufsize=BUFFER_BYTES, tarinfo=_StrictTarInfo) as archive:
         while info := archive.next():
             archive.members = []  # tarfile would keep all of them: millions, perhaps
+            if info.sparse is not None:
+                raise tarfile.ReadError(f"{info.name} is a sparse file, of which the archive lacks parts")
             if info.isfile() and info.size and not info.name.rpartition("/")[2].startswith("."):
                 yield info.name, archive.extractfile(info)
 

@@ -4,6 +4,7 @@ import errno
 import io
 import itertools
 import random
+import tarfile
 import tracemalloc
 
 import pytest
@@ -168,6 +169,18 @@ def test_a_truncated_or_damaged_archive_is_a_fault_of_the_file(num_bytes):
     for damaged in (content[:num_bytes], content[: 2 * 512] + b"x" * 20 + content[2 * 512 + 20 :]):
         with pytest.raises(FileFault, match="is damaged: "):
             texts_in(damaged)
+
+
+def test_a_member_of_an_archive_cannot_claim_more_than_it_holds():
+    """A name is read in one piece, and the holes of a sparse file have any length."""
+    name, sparse, written = tarfile.TarInfo("name"), tarfile.TarInfo("sparse"), io.BytesIO()
+    name.type, name.size = tarfile.XHDTYPE, 2**30
+    sparse.size, sparse.pax_headers = 5, {"GNU.sparse.map": "0,5", "GNU.sparse.size": str(2**50)}
+    with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(sparse, io.BytesIO(b"text\n"))
+    for content in (name.tobuf() + bytes(10_000), written.getvalue()):
+        with pytest.raises(FileFault, match="attributes have 1073741824 bytes|sparse is a sparse file"):
+            texts_in(content)
 
 
 @pytest.mark.parametrize(

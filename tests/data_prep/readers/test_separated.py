@@ -2,7 +2,7 @@ import csv
 
 import pytest
 
-from data_prep.archives import FileFault
+from data_prep.archives import FileFault, read_errors
 from data_prep.counts import ReadCounts
 from data_prep.readers import separated
 from tests.data_prep.reading import read
@@ -73,3 +73,8 @@ def test_a_quote_without_an_end_costs_its_line(monkeypatch, rows, description):
 def test_a_file_without_the_column_is_left_out(content, named):
     with pytest.raises(FileFault, match=named):
         read("csv", content)
+
+
+def test_a_header_that_is_too_long_is_a_fault_of_the_file():
+    with pytest.raises(FileFault, match="is damaged: field larger than field limit"), read_errors("a.csv"):
+        read("csv", b"x" * (separated.MAX_VALUE_CHARACTERS + 1))
