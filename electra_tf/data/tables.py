@@ -203,7 +203,9 @@ def _read_arrow(path: str, ending: str) -> Any:
         if ending == ".parquet":
             return parquet.read_table(pyarrow.BufferReader(content))
         # The `datasets` library saves streams, other programs files.
-        return (ipc.open_file if content.startswith(b"ARROW1") else ipc.open_stream)(content).read_all()
+        table = (ipc.open_file if content.startswith(b"ARROW1") else ipc.open_stream)(content).read_all()
+        table.validate(full=True)  # else a false length reads beyond the file
+        return table
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}") from None
 

@@ -1,9 +1,12 @@
+import struct
 from decimal import Decimal
 
+import pyarrow
 import pytest
 
 from electra_tf.config.errors import UserError
 from electra_tf.data.tables import markdown_table, read_table, tsv
+from tests.data_prep.texts import table_of
 
 
 def test_a_value_with_a_carriage_return_is_quoted():
@@ -95,6 +98,13 @@ def test_a_name_that_an_object_lacks_is_none(tmp_path):
 def test_a_quoted_value_of_a_tsv_may_have_tabs_and_line_breaks(tmp_path):
     (tmp_path / "a.tsv").write_bytes(tsv([["text", "label"], ["a\tb\nc\t1", "0"]]))
     assert read_table(tmp_path / "a.tsv").columns["text"] == ["a\tb\nc\t1"]
+
+
+def test_a_false_length_in_an_arrow_file_is_refused(tmp_path):
+    content = table_of("arrow", pyarrow.table({"text": ["abc", "defghijk"]}))
+    (tmp_path / "a.arrow").write_bytes(content.replace(struct.pack("<3i", 0, 3, 11), struct.pack("<3i", 0, 2**28, 11)))
+    with pytest.raises(UserError, match="a.arrow cannot be read: .*offset"):
+        read_table(tmp_path / "a.arrow")
 
 
 def test_columns_of_numbers_are_flush_right_and_bars_are_escaped():

@@ -1,3 +1,5 @@
+import struct
+
 import pyarrow as pa
 import pytest
 
@@ -61,6 +63,13 @@ def test_a_table_without_a_column_of_strings_is_left_out(tmp_path, kind, columns
 def test_all_string_types_are_read(tmp_path, column_type):
     content = pa.table({"text": pa.array(["a", "b", "a"]).cast(column_type)})
     assert read(write(tmp_path / "a", "arrow", content)) == [["a"], ["b"], ["a"]]
+
+
+def test_a_false_length_in_an_arrow_file_is_damage(tmp_path):
+    content = table_of("arrow", pa.table({"text": ["abc", "defghijk"]}))
+    (tmp_path / "a").write_bytes(content.replace(struct.pack("<3i", 0, 3, 11), struct.pack("<3i", 0, 2**28, 11)))
+    with pytest.raises(FileFault, match="is damaged: .*offset"):
+        read(str(tmp_path / "a"))
 
 
 def test_a_file_that_is_no_table_is_named_by_its_beginning(tmp_path):
