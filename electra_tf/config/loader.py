@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel
+from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
 from electra_tf.checkout import configs_folder
@@ -18,16 +20,32 @@ from electra_tf.files import read_bytes
 Inherit = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 Override = str | tuple[str, Any]  # `a.b=value` with YAML as its value, or the path and the value itself
 
+_MAX_NODES = 100_000  # values, lists and mappings of a file; an alias counts as all that it stands for
 _ONE_SETTING = frozenset({"learning_rate_multipliers"})  # mappings that are replaced as a whole
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses duplicate keys, of which PyYAML silently keeps the last. A key may differ from that of a merge, `<<`."""
+    """Refuses duplicate keys, of which PyYAML silently keeps the last. A key may differ from that of a merge, `<<`.
+
+    And aliases of aliases that make a few lines larger than any memory.
+    """
+
+    num_nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        is_alias, before = self.check_event(yaml.AliasEvent), self.num_nodes
+        node = super().compose_node(parent, index)
+        self.num_nodes += getattr(node, "size", 1) if is_alias else 1
+        if self.num_nodes > _MAX_NODES:
+            raise ComposerError(None, None, f"it has more than {_MAX_NODES} values", node and node.start_mark)
+        if not is_alias:
+            node.size = self.num_nodes - before
+        return node
 
     def compose_mapping_node(self, anchor: dict[Any, yaml.Node] | None) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)  # before merges add the keys of others
         keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := [key for index, (_, key) in enumerate(keys) if keys[index] in keys[:index]]:
+        if twice := [key for (_, key), count in Counter(keys).items() if count > 1]:
             raise ConstructorError(None, None, f"the key {twice[0]!r} is given twice", node.start_mark)
         return node
 

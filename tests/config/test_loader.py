@@ -114,6 +114,12 @@ def test_the_error_for_a_wrong_override_names_the_place_or_the_nearest_setting(r
         ({"encoder": {}}, "data is missing"),
         ("a: !!bool maybe", "invalid YAML: 'maybe'"),
         ("a: !!python/object/apply:os.mkdir [ran]", "invalid YAML: could not determine a constructor"),
+        # Each line has nine times the values of the one before.
+        (
+            "a0: &a0 x\n" + "".join(f"a{i + 1}: &a{i + 1} [{f'*a{i},' * 9}]\n" for i in range(9)),
+            "more than 100000 values",
+        ),
+        ("a0: &a0 {x: 1}\n" + "".join(f"a{i + 1}: &a{i + 1} {{<<: [{f'*a{i},' * 9}]}}\n" for i in range(9)), "values"),
     ],
 )
 def test_a_file_that_is_not_a_configuration_is_refused(refusal, content, message):
