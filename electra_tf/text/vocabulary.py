@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from electra_tf.config.errors import UserError, first_line
 from electra_tf.files import read_bytes
 from electra_tf.text.segment import ALREADY_SEGMENTED
-from electra_tf.text.tokenizer_json import has_byte_alphabet, library_tokenizer, model_type
+from electra_tf.text.tokenizer_json import has_byte_alphabet, in_order, library_tokenizer, model_type
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 CONTINUATION_PREFIX = "##"  # of a word piece that does not begin a word
@@ -263,7 +263,8 @@ class ByteLevelVocabulary(Vocabulary):
         if (kind := model_type(json.loads(content))) != "BPE":
             raise UserError(f"vocabulary {path} is one of {kind}, expected BPE; give its vocab.txt or spm.model")
         token_of = {index: token for token, index in library_tokenizer(content).get_vocab().items()}
-        return tuple(token_of.get(index, f"[no token {index}]") for index in range(max(token_of) + 1))
+        tokens = enumerate(in_order(token_of))
+        return tuple(f"[no token {index}]" if token is None else token for index, token in tokens)
 
     @cached_property
     def special_ids(self) -> dict[str, int]:

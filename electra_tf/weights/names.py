@@ -7,6 +7,7 @@ and `generator` the generator. Embeddings that both networks use, or a whole sha
 
 import functools
 import itertools
+import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -197,7 +198,20 @@ def encoder_sizes(
         "max_position_embeddings": positions,
         "type_vocab_size": types,
     }
-    return validate(sizes, EncoderConfig, f"of {source}")
+    encoder = validate(sizes, EncoderConfig, f"of {source}")
+    require_room(source, encoder, shapes)
+    return encoder
+
+
+def require_room(source: str, sizes: EncoderConfig, shapes: Shapes) -> None:
+    """Raises: UserError: a network of these sizes has far more numbers than these weights, so do not build it."""
+    layer = sizes.hidden_size * (sizes.hidden_size + sizes.intermediate_size + sizes.embedding_size)
+    if sizes.num_layers > len(shapes) or layer > max(2**20, sum(map(math.prod, shapes.values()))):
+        raise UserError(
+            f"{source} is too small for {sizes.num_layers} layers with hidden_size {sizes.hidden_size}, "
+            f"intermediate_size {sizes.intermediate_size} and embedding_size {sizes.embedding_size}; give a whole "
+            "checkpoint of one model"
+        )
 
 
 def require_shapes(source: str, expected: Shapes, shapes: Shapes) -> None:

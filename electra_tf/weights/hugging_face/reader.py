@@ -200,6 +200,7 @@ def _pretrained_weights(
 ) -> tuple[names.Weights, list[str]]:
     """The weights of the encoder, a pre-training head and a pooler by our names, and the names of other tensors."""
     heads = tuple(scope for scope, mark in layout.marks.items() if any(name.startswith(mark) for name in tensors))
+    names.require_room(file, sizes, {name: tensor.shape for name, tensor in tensors.items()})
     expected = names.network_shapes(sizes, heads)
     places = {name: layout.tensor_name(name) for name in expected}
     shapes = {places[name]: shape[::-1] if name.endswith("/kernel") else shape for name, shape in expected.items()}

@@ -39,7 +39,8 @@ def read_pooling(path: str) -> tuple[str, int | None]:
     modules = {each["path"]: each["type"].rsplit(".", 1)[-1] for each in json.loads(read_bytes(file) or b"[]")}
     if not modules:
         return "mean", None
-    folders = [os.path.join(path, folder) for folder in modules]
+    # None outside of this one: above its root there is nothing.
+    folders = [os.path.join(path, os.path.normpath(f"/{folder}").lstrip("/")) for folder in modules]
     longest = read_json(os.path.join(folders[0], "sentence_bert_config.json")).get("max_seq_length")
     # Else the tokenizer's, as in sentence-transformers; transformers writes 1e30 for none.
     longest = longest or read_json(os.path.join(folders[0], "tokenizer_config.json")).get("model_max_length")

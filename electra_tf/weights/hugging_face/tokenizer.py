@@ -122,7 +122,7 @@ def _listed_tokens(fast: dict[str, Any]) -> bytes | None:
     ids = model["vocab"] | {token["content"]: token["id"] for token in fast.get("added_tokens") or []}
     token_of = {index: token for token, index in ids.items()}
     # The library leaves out ids of empty and repeated lines of a vocab.txt; a line without a token keeps the others'.
-    return "".join(f"{token_of.get(index, '')}\n" for index in range(max(token_of) + 1)).encode()
+    return "".join(f"{token or ''}\n" for token in tokenizer_json.in_order(token_of)).encode()
 
 
 def _extended(vocabulary: bytes, added: Mapping[str, int]) -> bytes:

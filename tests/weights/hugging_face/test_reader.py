@@ -1,5 +1,7 @@
 """Hugging Face folders as stored models: shared weights, heads, refusals and warnings."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -258,6 +260,22 @@ LAYER = "electra.encoder.layer."
 )
 def test_a_wrong_configuration_or_missing_tensors_are_named(folder, config, missing, message):
     assert message in refusal(folder("generator", config, dict.fromkeys(missing)))
+
+
+@pytest.mark.parametrize(
+    "sizes", [{"num_hidden_layers": 2**31 - 1}, {"hidden_size": 2**20}, {"intermediate_size": 2**30}]
+)
+def test_a_network_far_larger_than_its_weights_is_refused_before_it_is_built(folder, sizes):
+    assert "model.safetensors is too small for" in refusal(folder("discriminator", sizes))
+
+
+@pytest.mark.parametrize("named", ["..", "../../{}", "{}"])
+def test_a_folder_of_sentence_transformers_cannot_name_files_outside_of_it(folder, tmp_path, named):
+    place = folder("discriminator")
+    (tmp_path / "config.json").write_text('{"pooling_mode": "secret"}')
+    pooling = {"path": named.format(tmp_path if named == "{}" else tmp_path.name), "type": "a.Pooling"}
+    (place / "modules.json").write_text(json.dumps([{"path": "", "type": "a.Transformer"}, pooling]))
+    assert "secret" not in read_hugging_face(str(place)).pooling
 
 
 @pytest.mark.parametrize("network", ["discriminator", "generator"])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,13 @@ def write_files(place: Path, tokenizer) -> None:
     files = tokenizer_files(tokenizer, max_length=13) | {"config.json": b'{"model_type": "electra"}'}
     for name, value in files.items():
         (place / name).write_bytes(value)
+
+
+def test_an_id_far_beyond_the_number_of_tokens_is_refused(tmp_path):
+    for content in (byte_level(), json.dumps({"model": {"type": "WordPiece", "vocab": {"a": 5}}}).encode()):
+        (tmp_path / "tokenizer.json").write_bytes(re.sub(rb": 5\b", b": 2147483647", content, count=1))
+        with pytest.raises(ValueError, match="a token has the id 2147483647"):
+            _ = read_tokenizer(str(tmp_path))[0].tokens
 
 
 @pytest.fixture
