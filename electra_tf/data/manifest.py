@@ -39,7 +39,7 @@ class _Model(pydantic.BaseModel):
 class Shard(_Model):
     """One TFRecord file of a split; `sha256` is the hex digest of the whole file."""
 
-    file: str
+    file: str = Field(pattern="^[^/]+$")  # in the folder of the manifest
     num_examples: int
     num_bytes: int
     sha256: str

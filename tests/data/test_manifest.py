@@ -31,6 +31,15 @@ def test_a_manifest_without_a_version_of_unicode_has_berts(manifest, tmp_path):
     assert Manifest.load(tmp_path).text_settings.unicode == 11
 
 
+def test_a_manifest_cannot_name_a_shard_outside_of_its_folder(manifest, tmp_path):
+    fields = manifest().model_dump(mode="json")
+    fields["splits"]["train"]["shards"][0]["file"] = "../train.tfrecord"
+    sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    (tmp_path / MANIFEST_FILE).write_text(json.dumps({**fields, "sha256": sha256}))
+    with pytest.raises(ValueError, match="should match pattern"):
+        Manifest.load(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
