@@ -226,9 +226,10 @@ class Task(keras.Model, Evaluated):
         self.term_names = tuple(self.training_terms(self.empty_batch(), _creating()))
         self.built = True
         parts = tf.train.TrackableView(self).descendants()
-        saved, trained = set(map(id, parts)), {id(variable.value) for variable in self.variables}
+        saved = set(map(id, parts))
+        trained = {id(each) for variable in self.variables for each in (variable, variable.value)}
         lost = [variable.path for variable in self.weights if id(variable) not in saved]
-        trainable = (each for each in parts if isinstance(each, tf.Variable) and each.trainable)
+        trainable = (each for each in parts if isinstance(each, tf.Variable | keras.Variable) and each.trainable)
         if lost := lost + [each.name for each in trainable if id(each) not in trained]:
             raise UserError(
                 f"{lost[0]} would not be trained, or not be in checkpoints; give layers as attributes or in a tuple, "

@@ -71,13 +71,17 @@ def test_checkpoint_that_lacks_a_variable_or_has_another_shape_is_an_error_of_on
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["list", "keras_2"])
+@pytest.mark.parametrize("kind", ["list", "module", "keras_2"])
 def test_layers_that_would_not_be_saved_or_trained_are_refused(kind):
     other = Regression(toy_config())
     if kind == "list":
         other.output_layer = keras.Sequential([keras.layers.Dense(1)])
         other.others = [keras.layers.Dense(3)]
         other.others[0].build((None, 6))
+    elif kind == "module":
+        other.module = tf.Module()
+        other.module.layer = keras.layers.Dense(3)
+        other.module.layer.build((None, 6))
     else:
         other.hidden = pytest.importorskip("tf_keras").layers.Dense(3)
     other.dropout = keras.layers.Dropout(0.5)  # whose random state no checkpoint has, nor needs
