@@ -15,6 +15,7 @@ import run_pretraining
 from electra_tf.api.pretraining import evaluate
 from electra_tf.config.errors import UserError
 from electra_tf.config.loader import config_to_yaml
+from electra_tf.data.manifest import Manifest
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.tasks.pretrain.config import load_config
 from electra_tf.tasks.pretrain.stages import open_stages, plan_stages
@@ -197,6 +198,11 @@ def test_each_stage_requires_a_data_set_with_the_same_vocabulary(tiny_config, da
     (other / "vocab.txt").write_text((other / "vocab.txt").read_text().replace("w46", "other"))
     with pytest.raises(UserError, match="vocab"):
         open_stages(config, [data_dir, other])
+    cased = write_data(tmp_path / "cased")
+    manifest = Manifest.load(cased).model_copy(update={"lower_case": False})
+    (cased / "manifest.json").write_text(manifest.to_json())
+    with pytest.raises(UserError, match="different vocabularies or text settings"):
+        open_stages(config, [data_dir, cased])
 
 
 def test_batch_that_does_not_divide_among_replicas_and_micro_batches_is_an_error(tiny_config):

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -110,6 +111,22 @@ def test_where_steps_depend_on_their_number_no_run_is_made_longer(tmp_path, deca
     task = built(toy_run(stable_config(16), tmp_path))
     with pytest.raises(UserError, match="with_optimizer: its phases, temperature or masks depend on train.num_steps"):
         continue_from(task, f"{decayed}/milestones/step-6", None)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"masking": {"masked_fraction": (0.3, 0.15)}},
+        {"objective": {"name": "fast_electra", "initial_temperature": 3.0, "temperature_decay": 0.5}},
+        {"objective": {"name": "two_stage"}},
+    ],
+)
+def test_a_run_with_phases_or_a_falling_temperature_or_fraction_gives_no_optimizer(tmp_path, tiny_config, changes):
+    config = tiny_config(**changes)
+    RunDirectory(tmp_path).write_config(config)
+    tf.train.Checkpoint(step=tf.Variable(3)).write(f"{tmp_path}/checkpoints/step-3")
+    with pytest.raises(UserError, match="with_optimizer: its phases, temperature or masks depend on train.num_steps"):
+        continue_from(SimpleNamespace(config=config), str(tmp_path), None)
 
 
 def test_a_started_run_is_not_continued_with_the_optimizer_of_its_source(tmp_path, decayed):

@@ -178,6 +178,8 @@ def write_run_of(objective: Objective, directory: Path, step: int = 7) -> RunDir
     run.write_config(objective.config)
     run.write_tokenizer(StoredTokenizer(VOCABULARY, TextSettings(strip_accents=False)))
     objective.optimizer.iterations.assign(step)
+    for moment in objective.optimizer.variables[1:]:
+        moment.assign(tf.ones_like(moment))
     Checkpoints(objective, run, chief=True, keep=1).save(step)
     return run
 

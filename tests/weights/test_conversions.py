@@ -9,6 +9,7 @@ import tensorflow as tf
 import tokenizers
 
 from electra_tf.config.errors import UserError
+from electra_tf.finetuning.predict import data_of
 from electra_tf.serving.saved_model import load_served_model
 from electra_tf.tasks.pretrain import build_objective
 from electra_tf.text.vocabulary import StoredTokenizer
@@ -133,7 +134,7 @@ def test_a_tf1_checkpoint_is_not_served_as_its_number_of_heads_is_unknown(stored
     write_model(stored(), "tf1", tmp_path / "out")
     with pytest.raises(UserError, match="does not state its heads and casing; .* --to=hugging_face"):
         load_served_model(tmp_path / "out")
-    assert load_trained(tmp_path / "out").finetuned is None  # nor predicts it
+    assert "is not fine-tuned" in refusal(data_of, load_trained(tmp_path / "out"), "a.csv")  # nor does it predict
 
 
 def test_training_and_fine_tuning_start_from_a_pair_or_with_a_fresh_generator(model, pair, tiny_config):

@@ -86,6 +86,14 @@ def test_a_checkpoint_that_does_not_fit_is_refused_naming_the_weight(model, tmp_
     assert name in found and message in found
 
 
+@pytest.mark.parametrize("ending", ["data-00000-of-00001", "index"])
+def test_a_damaged_checkpoint_is_named(model, tmp_path, ending):
+    prefix = write_tf1_checkpoint(tmp_path / "model.ckpt", model.weights)
+    file = tmp_path / f"model.ckpt.{ending}"
+    file.write_bytes(file.read_bytes()[:-20])
+    assert refusal(read_tf1, prefix, HEADS).startswith(f"{tmp_path}/model.ckpt is damaged: ")
+
+
 @pytest.mark.parametrize(("settings", "note"), [(CASED_TEXT, ".*cased"), (TextSettings(unicode=18), ".* unicode=18")])
 def test_settings_that_the_format_does_not_keep_are_named(model, tmp_path, settings, note):
     tokenizer = model.stored_tokenizer._replace(settings=settings)

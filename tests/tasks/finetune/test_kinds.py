@@ -14,6 +14,7 @@ import tensorflow as tf
 import run_finetuning
 from electra_tf.finetuning import predict
 from electra_tf.finetuning.predict import outputs_of, predict_file
+from electra_tf.serving.saved_model import load_served_model
 from electra_tf.tasks.finetune import kinds
 from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.kind import Kind
@@ -86,6 +87,7 @@ def test_each_kind_is_trained_scored_and_predicts(kind, write, tiny_pretrained, 
     predict = ["--predict", f"--model_dir={out}/seed_0", f"--input_file={write('new.jsonl', new)}"]
     assert run_finetuning.main([*predict, f"--output_file={out}/predicted"]) == 0
     lines = (out / "predicted").read_text().splitlines()
+    assert len(load_served_model(out / "seed_0").names) == 4  # the kind's and `embed`, of texts and of ids
     if is_squad:
         assert summary["seeds"][0]["answer_language"] == summary["seeds"][0]["test"]["answer_language"] == "en"
         answers = list(map(json.loads, lines))

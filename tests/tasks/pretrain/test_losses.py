@@ -1,13 +1,14 @@
 """Losses and metrics against literals and scikit-learn; what a report shows of the plateau, and the verdict."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from sklearn import metrics as reference
 
-from electra_tf.tasks.pretrain import losses
+from electra_tf.tasks.pretrain import Objective, losses
 from electra_tf.tasks.pretrain.health import plateau_problem, plateau_verdict
 from electra_tf.tasks.terms import BinaryEntropy, RankingCounts, Ratio
 from tests.toy import logits_of
@@ -189,7 +190,7 @@ BAD_GENERATOR, UNTRAINED = {"mask_token_loss": 6.61}, {"masked_lm_loss_weight": 
     ids=str,
 )  # fmt: skip
 def test_the_verdict_describes_how_far_each_network_has_come(tiny_config, changes, objective, begin, shown):
-    verdict = plateau_verdict(tiny_config(objective=objective), {**LEFT, **changes})
+    verdict = Objective.verdict(SimpleNamespace(config=tiny_config(objective=objective)), {**LEFT, **changes})
     assert verdict.startswith(begin) and all(part in verdict for part in shown)
     detects = objective.get("name") not in ("bert_mlm", "replace_mlm") and "constant_predictor_loss" not in changes
     assert ("AUC" in verdict) == detects
