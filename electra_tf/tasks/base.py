@@ -233,7 +233,7 @@ class Task(keras.Model, Evaluated):
         if lost := lost + [each.name for each in trainable if id(each) not in trained]:
             raise UserError(
                 f"{lost[0]} would not be trained, or not be in checkpoints; give layers as attributes or in a tuple, "
-                "not a list or dictionary, and `import keras`, or `add_weight`"
+                "not a list, dictionary or tf.Module, and `import keras`, or `add_weight`"
             )
 
     def evaluation_metrics(self) -> tuple[str, ...]:
