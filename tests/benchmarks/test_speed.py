@@ -114,8 +114,8 @@ def test_fine_tuning(measured, tmp_path):
 def test_serving(measured, config_file):
     flags = [f"--config={config_file}", f"--vocab_file={VOCAB_FILE}", "--tokens=4,9", "--batch_size=3"]
     verdicts, report, rows = measured(serving.main, SERVING, *flags, "--calls=2", "--batches=1")
-    assert len(of_baselines(verdicts)) == 4 * 3  # each of ours
-    assert len(verdicts) == 4 * (5 if PEERS_PYTHON else 3)
+    assert len(of_baselines(verdicts)) == 4 * 2  # each of ours
+    assert len(verdicts) == 4 * (4 if PEERS_PYTHON else 2)
     for texts, calls in ((1, 2), (3, 1)):
         for tokens in (4, 9):
             seconds = report["seconds"][f"{texts} x {tokens}"]
@@ -127,7 +127,7 @@ def test_serving(measured, config_file):
 def test_one_text_and_a_batch_have_their_own_limits():
     results = {(1, 40): {"ours": [[4.0]], "eager": [[5.0]]}, (4, 8): {"ours": [[1.0]], "eager": [[1.25]]}}
     assert [str(verdict) for verdict in serving.judge_calls(results)] == [
-        "PASS  1 x 40 tokens: ours over eager: 1.25, at least 1",
+        "PASS  1 x 40 tokens: ours over eager: 1.25, at least 1.2",
         "PASS  4 x 8 tokens: ours over eager: 1.25, at least 1.05",
     ]
 
