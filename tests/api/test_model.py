@@ -17,6 +17,7 @@ import tensorflow as tf
 import electra_tf
 from electra_tf.api.model import Model
 from electra_tf.api.texts import masked_features
+from electra_tf.cli.convert_checkpoint import main as convert
 from electra_tf.config.errors import UserError
 from electra_tf.models.layers import INFERENCE
 from electra_tf.reports.sentence_scores import scorer_of
@@ -300,6 +301,7 @@ def test_a_local_model_needs_no_network(folder, tiny_pretrained, tmp_path, monke
         model = electra_tf.load(path)
         assert model.encode("w5").shape == (16,) and model.fill_mask("[MASK]") and len(model.detect("w5")) == 3
     model.save(tmp_path / "saved", "sentence_transformers")
+    assert convert([f"--from={folder}", "--to=tf1", f"--output_dir={tmp_path}/converted"]) == 0
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Models of the Hugging Face Hub: what is downloaded, what is not, and the lines that explain a failure."""
 
 import shutil
-import socket
 from pathlib import Path
 
 import numpy as np
@@ -63,14 +62,6 @@ def test_a_local_path_of_the_name_wins(hub, electra, monkeypatch):
     assert hub_source("owner/electra") == "owner/electra" and hub_source("owner/other") == "hf://owner/other"
     electra_tf.load("owner/electra")
     assert hub.requests == []
-
-
-def test_a_local_folder_is_read_and_written_without_the_network(folder, monkeypatch, tmp_path):
-    place = folder("discriminator")
-    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection"))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("a name is looked up"))
-    electra_tf.load(place).encode(["w5 w6"])
-    assert convert([f"--from={place}", "--to=tf1", f"--output_dir={tmp_path}/out"]) == 0
 
 
 def test_the_converter_takes_a_model_of_the_hub(hub, electra, tmp_path):
