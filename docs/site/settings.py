@@ -24,7 +24,6 @@ from electra_tf.tasks.pretrain.generator_objective import GeneratorObjectiveSett
 from electra_tf.weights.names import network_shapes
 
 TABLE = "| setting | type | default | |\n|---|---|---|---|"
-LISTED: set[type[BaseModel]] = set()  # groups within a group whose rows the page has already, by another path
 WORDS = {"string": "text", "boolean": "`true` or `false`", "null": "`null`"}
 # JSON schema's names, and those that pydantic writes where a validator runs before the bound. The last one counts.
 LOWER = {"gt": ">", "exclusiveMinimum": ">", "ge": "≥", "minimum": "≥"}
@@ -51,42 +50,45 @@ Tokens include padding. FLOPs are those of the whole run, in both [conventions](
 
 def page() -> str:
     """The text of docs/settings.md. The presets of the replication are experiments, and not on it."""
+    listed: set[type[BaseModel]] = set()  # groups within a group whose rows the page has already, by another path
     names = [name for name in sorted(presets(), key=_top_first) if not name.startswith("replication/")]
-    objectives = [_group("objective.", GeneratorObjectiveSettings, "objective (with a generator)")]
-    objectives += [_group("objective.", group, f"objective.name: {name}") for name, group in OBJECTIVE_SETTINGS.items()]
+    objectives = [_group("objective.", GeneratorObjectiveSettings, listed, "objective (with a generator)")]
+    objectives += [
+        _group("objective.", group, listed, f"objective.name: {name}") for name, group in OBJECTIVE_SETTINGS.items()
+    ]
     tasks = [
-        _group("task.", group, f"task.kind: {', '.join(get_args(group.model_fields['kind'].annotation))}")
+        _group("task.", group, listed, f"task.kind: {', '.join(get_args(group.model_fields['kind'].annotation))}")
         for group in groups_in(FinetuningConfig.model_fields["task"].annotation)
     ]
     parts = [
         [INTRODUCTION + "\n".join(_preset(name, load_config(name)) for name in names)],
-        ["\n## Every run\n", TABLE, *_groups(RunConfig)],
-        ["\n## Pre-training\n", TABLE, *_groups(PretrainingConfig), *objectives],
+        ["\n## Every run\n", TABLE, *_groups(RunConfig, listed)],
+        ["\n## Pre-training\n", TABLE, *_groups(PretrainingConfig, listed), *objectives],
         ["\n## Fine-tuning\n\nThe settings of every run, with other defaults for some, and these:\n", TABLE],
-        [*_rows(FinetuningConfig, ""), *_groups(FinetuningConfig), *tasks],
+        [*_rows(FinetuningConfig, "", listed), *_groups(FinetuningConfig, listed), *tasks],
     ]
     return "\n".join(itertools.chain(*parts)) + "\n"
 
 
-def _groups(config: type[BaseModel]) -> Iterator[str]:
+def _groups(config: type[BaseModel], listed: set[type[BaseModel]]) -> Iterator[str]:
     """The rows of each group of settings that a configuration itself declares, with one type."""
     for name, comment in _comments(config).items():
         groups = groups_in(config.model_fields[name].annotation)
         if len(groups) == 1:
-            yield _group("stages.0." if name == "stages" else f"{name}.", groups[0], name, comment)
+            yield _group("stages.0." if name == "stages" else f"{name}.", groups[0], listed, name, comment)
 
 
-def _group(prefix: str, group: type[BaseModel], title: str, comment: str = "") -> str:
+def _group(prefix: str, group: type[BaseModel], listed: set[type[BaseModel]], title: str, comment: str = "") -> str:
     """A row with the title and description of a group, and one for each setting."""
     parents = {each: f"`{other}`" for other, each in OBJECTIVE_SETTINGS.items()}
     parents[GeneratorObjectiveSettings] = "every objective with a generator"
     also = f"The settings of {parents[group.__base__]}, and:" if group.__base__ in parents else ""
     described = " ".join(f"{inspect.getdoc(group)} {comment} {also}".split())
-    return "\n".join([f"| **{title}** | | | {described} |", *_rows(group, prefix)])
+    return "\n".join([f"| **{title}** | | | {described} |", *_rows(group, prefix, listed)])
 
 
-def _rows(group: type[BaseModel], prefix: str) -> Iterator[str]:
-    """A row of the table for each setting that a class itself declares, and for those of the groups in it."""
+def _rows(group: type[BaseModel], prefix: str, listed: set[type[BaseModel]]) -> Iterator[str]:
+    """A row for each setting that a class itself declares, and for those of the groups in it that are not `listed`."""
     schemas = group.model_json_schema()["properties"]
     for name, comment in _comments(group).items():
         groups, schema, default = groups_in(group.model_fields[name].annotation), schemas[name], ""
@@ -96,9 +98,9 @@ def _rows(group: type[BaseModel], prefix: str) -> Iterator[str]:
             default = f"`{yaml.safe_dump(schema['default'], default_flow_style=True).splitlines()[0]}`"
         yield f"| `{prefix}{name}` | {'settings' if groups else _type(schema)} | {default} | {comment} |"
         for each in groups:
-            if each not in LISTED:
-                LISTED.add(each)
-                yield from _rows(each, f"{prefix}{name}.")
+            if each not in listed:
+                listed.add(each)
+                yield from _rows(each, f"{prefix}{name}.", listed)
 
 
 def _type(schema: dict[str, Any]) -> str:
