@@ -282,7 +282,8 @@ def _gradients_of_micro_batches(task: Task, ops: ReferenceOps, part: _Part) -> G
         gradients = _gradients_function(task, ops, micro_batch)(task, ops, micro_batch)
         return index + 1, tf.nest.map_structure(tf.add, sums, gradients)
 
-    no_gradients = _stacked(task, [tf.zeros(variable.shape) for variable in task.trained_variables])
+    variables = task.trained_variables
+    no_gradients = [tf.zeros([len(places), *variables[places[0]].shape]) for places in _places_by_shape(task)]
     start = tf.constant(0), ({name: tf.zeros([]) for name in task.term_names}, no_gradients)
     is_left = lambda index, _: index < count  # noqa: E731
     return tf.while_loop(is_left, add_micro_batch, start, parallel_iterations=1, maximum_iterations=count)[1]
@@ -302,8 +303,9 @@ def _clip_and_apply(
         norm = tf.linalg.global_norm(gradients)
     applied = tf.math.is_finite(norm) & tf.math.is_finite(loss) & apply_update
     factor = config.optimizer.clip_norm / tf.maximum(norm, config.optimizer.clip_norm)
+    factor = tf.where(applied, factor, 0.0)
     # 0 without an update, even if a gradient is not finite.
-    gradients = [tf.math.multiply_no_nan(stack, tf.where(applied, factor, 0.0)) for stack in gradients]
+    gradients = [tf.math.multiply_no_nan(stack, factor) for stack in gradients]
     optimizer.apply(unstacked(task, gradients), task.trained_variables, apply_update=applied)
     counts = apply_update if config.train.on_nonfinite == "skip" else applied
     # By its handle, as `AdamWeightDecay` updates weights: each replica its own copy.
