@@ -14,7 +14,7 @@ import importlib
 import os
 from typing import Any
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 # The module of each public name. `__init__.pyi` has the same names for type checkers.
 _MODULES = {
