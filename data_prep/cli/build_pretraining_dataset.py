@@ -40,8 +40,8 @@ def parse_flags(arguments: list[str] | None = None) -> Namespace:
     parser.add_argument("--verify", metavar="DIR", help="only compare the data set in DIR with its manifest")
     parser.add_argument(
         "--runner",
-        help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; all other flags are then"
-        " passed to Beam",
+        help="run on Apache Beam: DirectRunner, DataflowRunner, FlinkRunner, SparkRunner, ...; flags that are unknown"
+        " here are then passed to Beam",
     )
     flags, unknown = parser.parse_known_args(arguments)
     if unknown and flags.runner is None:

@@ -77,10 +77,11 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--task",
         metavar="NAME",
-        help="a GLUE task, glue (the paper's eight tasks), squad_v1, squad_v2 or your own; see docs/finetuning.md",
+        help="a GLUE task, glue (the paper's eight tasks), squad_v1, squad_v2, or for your own data classification,"
+        " tagging, ...; see docs/finetuning.md",
     )
     parser.add_argument(
-        "--init_from", metavar="PATH", help="run, checkpoint, milestone or Hugging Face folder of the encoder"
+        "--init_from", metavar="PATH", help="the encoder: run, checkpoint, milestone, Hugging Face folder, hf://owner/name, TF1 checkpoint"
     )
     parser.add_argument(
         "--milestones",
@@ -128,7 +129,7 @@ def _flags() -> argparse.ArgumentParser:
     parser.add_argument(
         "--class_weights", nargs="+", metavar="LABEL=W", help="weight of each label in the loss, or `balanced`"
     )
-    parser.add_argument("--model_dir", metavar="DIR", help="--predict: directory of a fine-tuned seed")
+    parser.add_argument("--model_dir", metavar="DIR", help="--predict: a fine-tuned seed, or a fine-tuned folder")
     parser.add_argument("--input_file", metavar="FILE", help="--predict: texts or questions, formatted as --train_file")
     parser.add_argument("--output_file", metavar="FILE", help="--predict: file to write")
     add_strategy_flags(parser)

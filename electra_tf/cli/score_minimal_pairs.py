@@ -4,7 +4,8 @@
     electra-tf score-minimal-pairs --from=RUN --generator --pairs mine.jsonl --output=accuracy.json
     electra-tf score-minimal-pairs --from=FOLDER --pairs=blimp/data --pair_scores=scores.jsonl
 
---pairs takes files with an object {"sentence_good": ..., "sentence_bad": ...} a line, or folders of .jsonl files. The
+--pairs takes tables (JSON lines, CSV, TSV, Parquet) with columns sentence_good and sentence_bad, or folders of .jsonl
+files. The
 command prints in how many pairs the good sentence scores higher: of all pairs, and by `field`, `linguistics_term` and
 `UID` (or file), where the pairs have these. A tie counts half.
 

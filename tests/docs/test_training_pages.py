@@ -45,6 +45,7 @@ def test_the_commands_on_schedules_train_each_run_to_its_end(tmp_path, tiny_conf
     for name in ("DATA", "DATA128", "DATA512", "wiki", "books"):
         write_data(tmp_path / name)
     train, no_warmup = {"num_steps": 2, "milestone_fractions": [1.0]}, {"warmup_steps": 0}
+    stable = no_warmup | {"schedule": "warmup_stable_decay"}
     stages = [{"num_steps": 1, "max_seq_length": 10, "batch_size": 4}] * 2
     untied = {"objective": {"name": "two_stage", "tying": "none"}}
     configs = {
@@ -52,7 +53,7 @@ def test_the_commands_on_schedules_train_each_run_to_its_end(tmp_path, tiny_conf
         "base_two_phases": tiny_config(train=train | {"batch_size": 4}, stages=stages),
         "ablations/two_stage": tiny_config(train=train, optimizer=no_warmup, **untied),
         "ablations/adversarial": tiny_config(train=train, objective={"name": "adversarial"}),
-        "mine.yaml": tiny_config(train=train | {"num_steps": 10}, optimizer=no_warmup),
+        "mine.yaml": tiny_config(train=train | {"num_steps": 10}, optimizer=stable),
     }
     small = {"train.num_steps=200000": "train.num_steps=12", "step-90000": "step-9"}
     for index, (name, config) in enumerate(configs.items()):
