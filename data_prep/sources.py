@@ -21,8 +21,8 @@ from electra_tf.files import is_remote, matches, open_binary, store_errors
 _logger = logging.getLogger(__name__)
 
 _TABLE_FORMATS = ("parquet", "arrow")
-# Which the beginning of a file does not show; or JSON lines, which an export of CirrusSearch also has.
-_PLAIN_FORMATS = ("text", "sentences", "documents", "book", "csv", "tsv", "openwebtext", "jsonl")
+# Their readers find out that a file is of another format.
+_CHECKED_FORMATS = ("wikipedia", "wikiextractor", "cirrus", *_TABLE_FORMATS)
 
 _BEGINS = {  # of files, by format
     "wikipedia": re.compile(rb"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<mediawiki[\s>]", re.DOTALL),
@@ -107,7 +107,8 @@ def _files_of_input(index: int, text: str, undetected_format: str) -> list[Sourc
         if content.detected is not None
     }
     shown = set(examples)
-    if given_format in _PLAIN_FORMATS and len(shown) == 1 and shown <= _BEGINS.keys() - {given_format}:
+    is_plain = given_format not in ("", *_CHECKED_FORMATS)
+    if is_plain and len(shown) == 1 and shown <= _BEGINS.keys() - {given_format}:
         raise UserError(f"input={text} matches files in the format {shown.pop()}; give that format")
     if not given_format and (len(shown) > 1 or "" in shown):
         listed = [f"{path} is {name}" if name else f"{path} cannot be detected" for name, path in examples.items()]

@@ -81,7 +81,9 @@ def _flags() -> argparse.ArgumentParser:
         " tagging, ...; see docs/finetuning.md",
     )
     parser.add_argument(
-        "--init_from", metavar="PATH", help="the encoder: run, checkpoint, milestone, Hugging Face folder, hf://owner/name, TF1 checkpoint"
+        "--init_from",
+        metavar="PATH",
+        help="the encoder: run, checkpoint, milestone, Hugging Face folder, hf://owner/name, TF1 checkpoint",
     )
     parser.add_argument(
         "--milestones",

@@ -223,18 +223,23 @@ class Task(keras.Model, Evaluated):
 
         Raises: UserError: Keras would not train a variable, or no checkpoint would have it.
         """
-        self.term_names = tuple(self.training_terms(self.empty_batch(), _creating()))
-        self.built = True
-        parts = tf.train.TrackableView(self).descendants()
-        saved = set(map(id, parts))
-        trained = {id(each) for variable in self.variables for each in (variable, variable.value)}
+        with tf.GradientTape() as tape:
+            self.name_terms()
+        saved = set(map(id, tf.train.TrackableView(self).descendants()))
         lost = [variable.path for variable in self.weights if id(variable) not in saved]
-        trainable = (each for each in parts if isinstance(each, tf.Variable | keras.Variable) and each.trainable)
-        if lost := lost + [each.name for each in trainable if id(each) not in trained]:
+        copies = tf.distribute.get_strategy().experimental_local_results
+        trained = {id(copy) for variable in self.variables for copy in copies(variable.value)}
+        read = (each for each in tape.watched_variables() if id(each) not in trained)
+        if lost := lost + [f"{each.name} {each.shape}" for each in read]:
             raise UserError(
                 f"{lost[0]} would not be trained, or not be in checkpoints; give layers as attributes or in a tuple, "
-                "not a list, dictionary or tf.Module, and `import keras`, or `add_weight`"
+                "not in a list, dictionary or other object, and `import keras`, or `add_weight`"
             )
+
+    def name_terms(self) -> None:
+        """Sets `term_names`, by one forward pass over `empty_batch`."""
+        self.term_names = tuple(self.training_terms(self.empty_batch(), _creating()))
+        self.built = True
 
     def evaluation_metrics(self) -> tuple[str, ...]:
         """The names of `evaluation_terms`, by one forward pass over `empty_batch`."""

@@ -64,7 +64,11 @@ def named_variables(task: Task) -> NamedVariables:
     """Every trainable variable of a task by its name."""
     if isinstance(task, FinetuningTask):
         return finetuned_variables(task, task.config.name)
-    return encoder_variables(task.encoder) | {_name_of(path): variable for path, variable in _beside_encoder(task)}
+    named = encoder_variables(task.encoder)
+    for path, variable in _beside_encoder(task):
+        name = _name_of(path)
+        named[path if name in named else name] = variable  # an objective may have `transform` beside `dense`
+    return named
 
 
 def encoder_variables(encoder: Encoder) -> NamedVariables:

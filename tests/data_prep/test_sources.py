@@ -5,6 +5,7 @@ import lzma
 import fsspec
 import pytest
 
+from data_prep.readers import FORMATS
 from data_prep.sources import find_files
 from electra_tf.config.errors import UserError
 from tests.data_prep.texts import content_of, tar
@@ -39,9 +40,11 @@ def test_a_path_may_have_a_colon(tmp_path):
         ({"a": WIKIPEDIA, "b": WIKIEXTRACTOR}, "{}/*", "/a is wikipedia, .*/b is wikiextractor"),
         ({"a": WIKIEXTRACTOR, "b": WIKIEXTRACTOR}, "text:{}/*", "files in the format wikiextractor; give that format"),
         ({"a": CIRRUS}, "jsonl:{}/*", "files in the format cirrus; give that format"),
+        ({"a": WIKIPEDIA}, "new:{}/*", "files in the format wikipedia; give that format"),
     ],
 )
-def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, files, inputs, message):
+def test_inputs_that_cannot_be_read_as_given_are_refused(tmp_path, monkeypatch, files, inputs, message):
+    monkeypatch.setitem(FORMATS, "new", FORMATS["text"])
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -71,22 +72,22 @@ def test_checkpoint_that_lacks_a_variable_or_has_another_shape_is_an_error_of_on
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", ["list", "module", "keras_2"])
+@pytest.mark.parametrize("kind", ["list", "module", "module_in_list", "object", "keras_2"])
 def test_layers_that_would_not_be_saved_or_trained_are_refused(kind):
-    other = Regression(toy_config())
-    if kind == "list":
-        other.output_layer = keras.Sequential([keras.layers.Dense(1)])
-        other.others = [keras.layers.Dense(3)]
-        other.others[0].build((None, 6))
-    elif kind == "module":
-        other.module = tf.Module()
-        other.module.layer = keras.layers.Dense(3)
-        other.module.layer.build((None, 6))
-    else:
-        other.hidden = pytest.importorskip("tf_keras").layers.Dense(3)
-    other.dropout = keras.layers.Dropout(0.5)  # whose random state no checkpoint has, nor needs
+    layer, module = keras.layers.Dense(3), tf.Module()
+    module.layer = layer
+    holders = {"list": [layer], "module": module, "module_in_list": [module], "object": SimpleNamespace(layer=layer)}
+
+    class Holding(Regression):
+        def training_terms(self, batch, context):
+            (self.holder if kind == "keras_2" else layer)(batch["input_ids"])
+            return super().training_terms(batch, context)
+
+    task = Holding(toy_config())
+    task.holder = holders.get(kind) or pytest.importorskip("tf_keras").layers.Dense(3)
+    task.dropout = keras.layers.Dropout(0.5)  # whose random state no checkpoint has, nor needs
     with pytest.raises(UserError, match="would not be trained, or not be in checkpoints"):
-        other.create_variables()
+        task.create_variables()
 
 
 def test_last_checkpoints_and_all_milestones_are_kept(task, run):

@@ -96,7 +96,7 @@ class TwoStage(Electra):
     def create_variables(self) -> None:
         super().create_variables()
         for phase in self.phases():
-            phase.create_variables()
+            phase.name_terms()  # this object owns the variables
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         raise NotImplementedError("two_stage is trained phase by phase: call `fit` of each of its `phases`")
