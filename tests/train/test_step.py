@@ -108,6 +108,15 @@ def test_micro_batches_of_unequal_token_counts_equal_one_batch(build, tiny_batch
     assert_same_steps(whole, parts, tiny_batch)
 
 
+def test_gradients_of_one_shape_are_one_tensor(build, tiny_batch):
+    """Which is what keeps tracing short: some 30 operations in place of 400."""
+    task, step = build(), tf.constant(0, tf.int64)
+    stacks = training.summed_gradients(task, tiny_batch(task.config, LENGTHS), step, ReferenceOps())[1]
+    assert len(stacks) == len({tuple(variable.shape) for variable in task.trained_variables})
+    shapes = [tuple(gradient.shape) for gradient in training.unstacked(task, stacks)]
+    assert shapes == [tuple(variable.shape) for variable in task.trained_variables]
+
+
 class SplittingOps(ReferenceOps):
     splits_batch = True
 

@@ -3,6 +3,7 @@
 import keras
 import pytest
 
+from electra_tf.config.errors import UserError
 from electra_tf.config.networks import BLOCKS
 from electra_tf.tasks.finetune.kinds import build_finetuning_task
 from electra_tf.tasks.pretrain import build_objective
@@ -83,6 +84,14 @@ def test_computed_shapes_equal_those_of_built_networks(tiny_config, tying):
     assert encoder_sizes("there", built, num_heads=2) == config.encoder
     tables = "generator" if tying == "none" else "electra"
     assert encoder_sizes("there", built, "generator", tables, num_heads=3) == generator
+
+
+def test_an_encoder_that_is_larger_than_its_weights_is_refused():
+    tables = {"word_embeddings": (13, 3), "position_embeddings": (7, 3), "token_type_embeddings": (2, 3)}
+    shapes = {f"electra/embeddings/{name}": shape for name, shape in tables.items()}
+    shapes["electra/encoder/layer_0/intermediate/dense/kernel"] = (64_000, 11)
+    with pytest.raises(UserError, match="there is too small for 1 layers with hidden_size 64,?000"):
+        encoder_sizes("there", shapes)
 
 
 @pytest.mark.parametrize("block", BLOCKS)
