@@ -1,5 +1,6 @@
 """The encoder of a model as a Keras layer, for models of the user's own."""
 
+import random
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -32,14 +33,20 @@ class EncoderLayer(keras.layers.Layer):
 
     Its call takes `input_ids` [B, S] int32, and optionally `input_mask` [B, S] int32, 1 for real tokens (None: all but
     [PAD]), and `segment_ids` [B, S] int32, 1 for the second text of a pair (None: 0); or one dictionary of them, as
-    `Model.inputs` returns it. It returns `EncoderVectors`. In training it applies the dropout of the model's settings.
-    `trainable = False` freezes it. Keras saves a model with this layer as a `.keras` file and loads it with
-    `custom_objects={"EncoderLayer": electra_tf.EncoderLayer}`.
+    `Model.inputs` returns it. It returns `EncoderVectors`; `sequence_output` has `input_mask` as its Keras mask. In
+    training it applies the dropout of the model's settings; a `seed` of None is drawn by Python's `random`, as those of
+    Keras' layers. `trainable = False` freezes the weights. Keras saves a model with this layer as a `.keras` file and
+    loads it with `custom_objects={"EncoderLayer": electra_tf.EncoderLayer}`.
     """
 
-    def __init__(self, encoder: Encoder, pad_id: int, seed: int = 0, name: str | None = None, trainable: bool = True):
-        super().__init__(name=name, trainable=trainable)
-        self._encoder, self._pad_id, self._seed = encoder, pad_id, seed
+    def __init__(
+        self, encoder: Encoder, pad_id: int, seed: int | None = None, name: str | None = None, trainable: bool = True
+    ):
+        # Without autocast: bfloat16 would round ids that are floats to other tokens.
+        super().__init__(name=name, trainable=trainable, autocast=False)
+        self._encoder, self._pad_id = encoder, pad_id
+        self._seed = random.randrange(2**31) if seed is None else seed
+        self.supports_masking = True
         self._calls = self.add_weight(
             name="training_calls",
             shape=(),
@@ -61,23 +68,30 @@ class EncoderLayer(keras.layers.Layer):
         encoder(**{name: tf.ones([1, 3], tf.int32) for name in TEXT_TENSORS})
         return cls(**config | {"encoder": encoder})
 
-    def __call__(self, *inputs: Any, **named: Any) -> EncoderVectors:
-        if any(type(each).__module__.startswith("tf_keras.") for each in tf.nest.flatten([inputs, named])):
-            raise UserError("a model of tf_keras would train without the encoder; build it of `import keras`")
-        return super().__call__(*inputs, **named)
-
-    def call(
+    def __call__(
         self,
         input_ids: tf.Tensor | Mapping[str, tf.Tensor],
         input_mask: tf.Tensor | None = None,
         segment_ids: tf.Tensor | None = None,
-        training: bool = False,
+        **options: Any,
     ) -> EncoderVectors:
-        if isinstance(input_ids, Mapping):
-            return self.call(**input_ids, training=training)
-        input_ids = tf.cast(input_ids, tf.int32)
-        mask = input_ids != self._pad_id if input_mask is None else input_mask
-        segments = tf.zeros_like(input_ids) if segment_ids is None else segment_ids
+        if not isinstance(inputs := input_ids, Mapping):
+            given = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
+            inputs = {name: values for name, values in given.items() if values is not None}
+        if any(type(each).__module__.startswith("tf_keras.") for each in tf.nest.flatten(dict(inputs))):
+            raise UserError("a model of tf_keras would train without the encoder; build it of `import keras`")
+        return super().__call__(inputs, **options)
+
+    def compute_mask(self, inputs: Mapping[str, tf.Tensor], previous_mask: Any = None) -> tuple[tf.Tensor, None]:
+        """The Keras mask of each output."""
+        if "input_mask" in inputs:
+            return keras.ops.cast(inputs["input_mask"], "bool"), None
+        return keras.ops.not_equal(inputs["input_ids"], self._pad_id), None
+
+    def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> EncoderVectors:
+        input_ids = tf.cast(inputs["input_ids"], tf.int32)
+        mask = inputs.get("input_mask", input_ids != self._pad_id)
+        segments = inputs.get("segment_ids", tf.zeros_like(input_ids))
         context = ForwardContext()
         if training:  # every call, and every example of all replicas, drops other units
             replica = tf.distribute.get_replica_context()

@@ -213,6 +213,21 @@ def test_the_encoder_is_a_layer_with_the_models_vectors(model):
     np.testing.assert_array_equal(model.encoder(inputs).sequence_output, outputs.sequence_output)
     by_default = model.encoder(inputs["input_ids"])  # the mask is that of [PAD], the segments are 0
     np.testing.assert_array_equal(by_default.pooled_output, outputs.pooled_output)
+    for each in (outputs, by_default):  # by the mask of Keras
+        averages = keras.layers.GlobalAveragePooling1D()(each.sequence_output)
+        np.testing.assert_allclose(averages, [vectors.mean(axis=0) for vectors in expected], atol=1e-6)
+
+
+def test_ids_that_are_floats_are_not_rounded_under_a_policy_of_mixed_precision(model):
+    ids, config = np.array([[2, 289, 301, 3]]), model.encoder.get_config()
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        encoder = type(model.encoder).from_config(config | {"encoder": config["encoder"] | {"vocab_size": 311}})
+        floats = encoder(ids.astype(np.float32)).pooled_output  # of 289 and 301 bfloat16 makes 288 and 300
+        np.testing.assert_array_equal(floats, encoder(ids).pooled_output)
+    finally:
+        keras.config.set_dtype_policy(policy)
 
 
 def test_fit_trains_the_encoder_and_save_writes_what_it_learnt(tiny_pretrained, tmp_path):
@@ -259,6 +274,18 @@ def test_training_drops_other_units_in_each_call(model):
     first, second, plain = (model.encoder(ids, training=each).pooled_output.numpy() for each in (True, True, False))
     assert np.abs(first - second).max() > 1e-3 and np.abs(first - plain).max() > 1e-3
     np.testing.assert_array_equal(plain, model.encoder(ids).pooled_output)
+
+
+def test_the_seed_of_dropout_is_drawn_as_that_of_keras_layers(model):
+    def dropped(seed):
+        keras.utils.set_random_seed(seed)
+        config = {name: value for name, value in model.encoder.get_config().items() if name not in ("seed", "name")}
+        layer = type(model.encoder).from_config(config)
+        layer.set_weights(model.encoder.get_weights())
+        return layer(model.inputs(TEXTS), training=True).pooled_output.numpy()
+
+    np.testing.assert_array_equal(dropped(1), dropped(1))
+    assert np.abs(dropped(1) - dropped(2)).max() > 1e-3
 
 
 @pytest.fixture(scope="module")
