@@ -1,8 +1,10 @@
 """The data of a fine-tuning task: splits as features and batches, and the scores of a model's outputs."""
 
 import hashlib
+import itertools
 import logging
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -75,6 +77,7 @@ class TaskData:
         some = next((label for label in examples.labels or () if label is not None), None)
         labels = examples.labels and [some if label is None else label for label in examples.labels]
         encoded = self.kind.encode(replace(examples, labels=labels), self.config, tokenizer, is_training)
+        _warn_of_decomposed(examples, tokenizer)
         if count := encoded.num_truncated:
             limit = self.kind.truncation.format(data=self.config.data, task=self.config.task)
             logger.info("%s: %d of %d examples were truncated: %s", examples.source, count, len(examples), limit)
@@ -102,6 +105,30 @@ class TaskData:
             for array in arrays:
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+
+def _warn_of_decomposed(examples: Examples, tokenizer: Tokenizer) -> None:
+    """Warns of texts whose tokens depend on the Unicode form: a letter with its accent as a character of its own."""
+    decomposed = (text for text in _texts_in(examples.inputs) if not unicodedata.is_normalized("NFC", text))
+    if some := [*itertools.islice(decomposed, 1000)]:
+        composed = [unicodedata.normalize("NFC", text) for text in some]
+        forms = (tokenizer.tokenize(tf.constant(texts)).to_list() for texts in (some, composed))
+        if unlike := [text for text, *ids in zip(some, *forms, strict=True) if ids[0] != ids[1]]:
+            logger.warning(
+                "warning: %s: %.50r is not in Unicode NFC, the form of the builder's text, and its tokens differ from "
+                "those in it: write the file in NFC",
+                examples.source,
+                unlike[0],
+            )
+
+
+def _texts_in(values: Any) -> Iterator[str]:
+    """The texts in nested lists and tuples."""
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, list | tuple):
+        for each in values:
+            yield from _texts_in(each)
 
 
 class Predictions:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from electra_tf.config.errors import UserError
+from electra_tf.tasks.finetune.data import TaskData
 from electra_tf.tasks.finetune.examples import Examples
 from electra_tf.tasks.finetune.features import text_features
 from electra_tf.tasks.finetune.kinds import KINDS
@@ -190,6 +191,16 @@ def test_examples_are_counted_not_texts(data_of, caplog, task, inputs, labels):
     data_of(task, inputs, labels)
     expected = "dev.csv: 2 of 3 examples were truncated: data.max_seq_length is 12"
     assert [line for line in caplog.messages if " examples " in line] == [expected] * 2  # of training and evaluation
+
+
+@pytest.mark.parametrize(("strips", "message"), [(False, ["warning: new.txt: 'gu\u0308l'"]), (True, [])])
+def test_a_text_whose_accents_stand_alone_is_named_if_its_tokens_differ(caplog, strips, message):
+    vocabulary = Vocabulary.from_bytes("\n".join([*SPECIAL_TOKENS, "gul", "g\u00fcl", "w5"]).encode(), "a test")
+    tokenizer = create_tokenizer(vocabulary, TextSettings(lower_case=strips, strip_accents=strips))
+    config = toy_finetuning_config({"kind": "tagging", "labels": ["O"]})
+    examples = Examples(([["w5", "g\u00fcl"], ["gu\u0308l"]],), [["O", "O"], ["O"]], ["a", "b"], "new.txt", [1, 2])
+    TaskData(config, tokenizer, None, {"new": examples})
+    assert [line.partition(" is not in")[0] for line in caplog.messages] == message
 
 
 BOOK = "w5 " * 5_000  # 12 tokens a row, 64 bytes a token, 16 rows: 12,288 bytes

@@ -14,7 +14,7 @@ from electra_tf.tasks.finetune.examples import DataFile, Examples, ids_of
 logger = logging.getLogger(__name__)
 
 _WORD_NAMES, _TAG_NAMES = ("words", "tokens"), ("tags", "labels", "ner_tags")
-_NEW_DOCUMENT = "-DOCSTART-"
+_NEW_DOCUMENT, _HEADER = "-DOCSTART-", ("word", "words", "token", "tokens", "form")
 _NUMBER = re.compile(r"\d+([-.]\d+)?")  # of a word in CoNLL-U
 _SPAN_TAG = re.compile("O|[BIESLU]-.+")
 _BREAK = re.compile("[\t\r\n]")  # refused, because predictions are written in columns
@@ -71,7 +71,10 @@ def _rows_of(path: str) -> tuple[list[list[str]], int]:
     """The columns of each line, none for an empty line or a comment; and the number of columns in most lines.
 
     A line that begins with # is a comment if it has another number of columns, as in CoNLL-U, GermEval and MultiCoNER;
-    or, as in KLUE, if every sentence begins with # or ## and that line's last column is no other line's tag.
+    or, as in KLUE, if it stands before a sentence, with # or ## alone or at its beginning, and its last column is no
+    other line's tag.
+
+    Raises: UserError: there are no lines, or the first one names the columns.
     """
     lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
     plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
@@ -81,15 +84,19 @@ def _rows_of(path: str) -> tuple[list[list[str]], int]:
         # A no-break space, for example, may be part of a word.
         return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
 
-    width, tags = statistics.mode(len(columns(line)) for line in plain), {columns(line)[-1] for line in plain}
-    begins = [columns(line)[0] for before, line in itertools.pairwise(["", *lines]) if line and not before]
-    are_marked = width > 1 and all(word == "#" or word.startswith("##") for word in begins)
-    rows = []
+    if not plain:
+        raise UserError(f"{path} has no examples; expected a word and its tag in each line")
+    width = statistics.mode(len(columns(line)) for line in plain)
+    tags = [columns(line)[-1] for line in plain]
+    if width > 1 and columns(plain[0])[0].lower() in _HEADER and tags[0] not in tags[1:]:
+        raise UserError(f"{path} begins with {plain[0]!r:.80}, names of columns; remove this line, or give .jsonl")
+    known, rows = {*tags, "#"}, list[list[str]]()  # the Penn Treebank's tag of the word #
     for line in lines:
         fields = columns(line)
         if not has_tabs and line.startswith(" ") and len(fields) == width - 1:
             fields = ["", *fields]  # the word is a space
-        is_comment = line.startswith("#") and (len(fields) != width or (are_marked and fields[-1] not in tags))
+        is_mark = width > 1 and (fields[0] == "#" or line.startswith("##")) and not (rows and rows[-1])
+        is_comment = line.startswith("#") and (len(fields) != width or (is_mark and fields[-1] not in known))
         rows.append([] if not line or is_comment or fields[0] == _NEW_DOCUMENT else fields)
     return rows, width
 
