@@ -35,7 +35,8 @@ class TrainingStopped(Exception):
 
 def first_line(error: Exception) -> str:
     """The first line of an error's message, without the node and operation names that TensorFlow adds."""
-    text = re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*", "", str(getattr(error, "message", None) or error)).strip()
+    message = str(getattr(error, "message", None) or error)[:2000]  # it may quote a file of any size
+    text = re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*", "", message).strip()
     return text.splitlines()[0] if text else type(error).__name__
 
 
