@@ -32,6 +32,8 @@ _INPUT_BYTES = 2**12
 _TAR_MAGIC, _TAR_MAGIC_OFFSET = b"ustar", 257
 # Of members that hold the name of the next one, or its attributes.
 _TAR_NAME_TYPES = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
+_TAR_HEADER_ERRORS = (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError)
+_MAX_TAR_HEADERS = 16  # of one member: its own, and those with its name and attributes, of each type one
 
 # By the name of a compression: how its files begin, and what makes a decompressor of a stream.
 COMPRESSIONS: dict[str, tuple[re.Pattern[bytes], Callable[[], Any]]] = {
@@ -272,7 +274,10 @@ def _bits(content: bytes, begin: int, end: int) -> int:
 
 
 class _StrictTarInfo(tarfile.TarInfo):
-    """Raises an error at a broken or missing header, where tarfile itself would end silently, and at a huge name."""
+    """Raises an error at a broken or missing header, where tarfile itself would end silently, and at a huge name.
+
+    And at many headers in a row: tarfile reads each in a call within the last one, and keeps the names of all.
+    """
 
     @classmethod
     def frombuf(cls, buf: bytes, encoding: str, errors: str) -> "_StrictTarInfo":
@@ -283,10 +288,16 @@ class _StrictTarInfo(tarfile.TarInfo):
 
     @classmethod
     def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "_StrictTarInfo":
+        num_headers = getattr(tarfile_, "num_headers", 0)
+        if num_headers == _MAX_TAR_HEADERS:
+            raise tarfile.ReadError(f"more than {num_headers} tar headers in a row")
+        tarfile_.num_headers = num_headers + 1
         try:
             return super().fromtarfile(tarfile_)  # type: ignore[return-value]
-        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError, tarfile.InvalidHeaderError) as error:
+        except (*_TAR_HEADER_ERRORS, ValueError) as error:  # the last: a false number in an attribute
             raise tarfile.ReadError(f"no tar header at byte {tarfile_.offset} of the archive ({error})") from error
+        finally:
+            tarfile_.num_headers = num_headers
 
 
 def members(stream: BinaryIO) -> Iterator[tuple[str, io.BufferedReader]]:
@@ -298,11 +309,14 @@ def members(stream: BinaryIO) -> Iterator[tuple[str, io.BufferedReader]]:
     """
     with tarfile.open(fileobj=stream, mode="r|", bufsize=BUFFER_BYTES, tarinfo=_StrictTarInfo) as archive:
         while info := archive.next():
-            archive.members = []  # tarfile would keep all of them: millions, perhaps
+            archive.members, archive.pax_headers = [], {}  # tarfile would keep all of them: millions, perhaps
             if info.sparse is not None:
                 raise tarfile.ReadError(f"{info.name} is a sparse file, of which the archive lacks parts")
             if info.isfile() and info.size and not info.name.rpartition("/")[2].startswith("."):
                 yield info.name, archive.extractfile(info)
+            while (left := archive.offset - 1 - archive.fileobj.tell()) > 0:  # tarfile would pass the end of the file
+                if not archive.fileobj.read(min(left, BUFFER_BYTES)):
+                    raise tarfile.ReadError("unexpected end of data")
 
 
 def text_files(stream: BinaryIO, path: str) -> Iterator[tuple[str, io.BufferedReader]]:

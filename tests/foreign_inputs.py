@@ -15,7 +15,7 @@ from data_prep.inputs import require_readable
 from data_prep.settings import BuildSettings
 from data_prep.sources import find_files
 from electra_tf.config.networks import EncoderConfig
-from electra_tf.data.corpus import open_data
+from electra_tf.data.corpus import damaged_data_reported, open_data
 from electra_tf.tasks.finetune.datasets import read_task
 from electra_tf.tasks.finetune.kinds.squad import read_squad
 from electra_tf.tasks.pretrain.config import load_config
@@ -86,8 +86,9 @@ def read_input(kind: str, folder: Path, file: str, place: Path) -> None:
         load_config(folder / "child.yaml")
     elif kind == "data":
         corpus = open_data(folder, load_config(place / "good" / "run" / "config.yaml")).train
-        for shard in range(len(corpus.files)):
-            corpus.parse(corpus.records(tf.constant(shard)))
+        with damaged_data_reported():
+            for shard in range(len(corpus.files)):
+                corpus.parse(corpus.records(tf.constant(shard)))
     elif kind == "texts":
         inputs = (f"{task}:{folder / file}",)
         require_readable(find_files(inputs), BuildSettings(inputs=inputs, vocab_file="", output_dir=""))

@@ -127,7 +127,7 @@ def _open(stream: BinaryIO) -> _Table:
     file.seek(0)
     reader = pyarrow.ipc.open_stream(file) if is_stream else pyarrow.ipc.open_file(file)
     batches = reader if is_stream else (reader.get_batch(i) for i in range(reader.num_record_batches))
-    # Validated: else a false length reads beyond the file. In full only the column that is read, see `_texts`.
+    # Validated: else a false length reads beyond the file. In full only the texts that are read, see `_texts`.
     sound = (batch for batch in batches if batch.validate() is None)  # which raises
     groups = ((batch.num_rows, batch.nbytes, lambda columns, b=batch: iter([b])) for batch in sound)
     return _Table(reader.schema, groups, has_cheap_groups=is_mapped)
@@ -151,8 +151,8 @@ def _texts(table: _Table, origin: Origin, end: int | None, column: str) -> Itera
             row += num_rows
             continue
         for batch in batches([column]):
-            batch.column(column).validate(full=True)
             texts = batch.column(column)[max(origin.offset - row, 0) : None if end is None else end - row]
+            texts.validate(full=True)
             for i in range(0, len(texts), _BATCH_ROWS):
                 yield from texts[i : i + _BATCH_ROWS].to_pylist()
             row += batch.num_rows

@@ -1,13 +1,20 @@
 """The errors that a command reports in one line, and the exit codes of all commands."""
 
+import contextlib
 import difflib
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 EXIT_TRAINING_STOPPED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_READER_GONE = 141  # the shell's status for SIGPIPE
+
+# What code that reads a file raises where it finds other contents than it expects.
+_WRONG_CONTENTS: tuple[type[Exception], ...] = (
+    *(ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError, EOFError, OSError),
+)
 
 
 class UserError(ValueError):
@@ -28,8 +35,26 @@ class TrainingStopped(Exception):
 
 def first_line(error: Exception) -> str:
     """The first line of an error's message, without the node and operation names that TensorFlow adds."""
-    text = re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*", "", str(getattr(error, "message", None) or error)).strip()
+    message = str(getattr(error, "message", None) or error)[:2000]  # it may quote a file of any size
+    text = re.sub(r"\{\{.*?\}\}\s*|\s*\[Op:.*", "", message).strip()
     return text.splitlines()[0] if text else type(error).__name__
+
+
+@contextlib.contextmanager
+def wrong_contents(place: str | os.PathLike[str], *of_libraries: type[Exception]) -> Iterator[None]:
+    """Turns what reading wrong contents raises into a UserError: "PLACE cannot be read: KIND: REASON".
+
+    Only around code that reads files from elsewhere: anywhere else such an error is a bug, and keeps its stack trace.
+
+    Args:
+        place: the file, or the folder.        of_libraries: errors that are none of Python's.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except _WRONG_CONTENTS + of_libraries as error:
+        raise UserError(f"{place} cannot be read: {type(error).__name__}: {first_line(error)}") from error
 
 
 def did_you_mean(unknown: str, known: Iterable[str]) -> str:

@@ -106,7 +106,8 @@ def _load_yaml(content: bytes | str, source: str) -> Any:
     """Reads YAML. Raises: UserError: it is invalid; `source` names it."""
     try:
         return yaml.load(content, Loader=_Loader)
-    except (yaml.YAMLError, ValueError, KeyError) as error:  # the last two: `2001-13-45`, `!!bool maybe`
+    # The last three: `2001-13-45`, `!!bool maybe`, thousands of brackets.
+    except (yaml.YAMLError, ValueError, KeyError, RecursionError) as error:
         raise UserError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
 
 

@@ -39,7 +39,7 @@ class _Model(pydantic.BaseModel):
 class Shard(_Model):
     """One TFRecord file of a split; `sha256` is the hex digest of the whole file."""
 
-    file: str = Field(pattern="^[^/]+$")  # in the folder of the manifest
+    file: str = Field(pattern="^[^/.][^/]*$")  # in the folder of the manifest
     num_examples: int
     num_bytes: int
     sha256: str
@@ -199,14 +199,19 @@ class Manifest(DatasetSettings):
         """Reads the content of `manifest.json`; see `load`. `path` names the file in messages."""
         try:
             version = (fields := json.loads(content))["schema_version"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             version = None
         if version != SCHEMA_VERSION:
             problem = f"is damaged, or has another schema_version than {SCHEMA_VERSION}: {version}"
             raise UserError(f"{path} {problem}; {_BUILD_AGAIN}")
         if fields.pop(_CHECKSUM_FIELD, None) != _checksum(fields):
             raise UserError(f"{path} was edited or damaged: its sha256 is wrong; copy it again or {_BUILD_AGAIN}")
-        return cls.model_validate_json(json.dumps(fields))
+        try:
+            return cls.model_validate_json(json.dumps(fields))
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise UserError(f"{path}: {place} is {first['input']!r:.100}; {first['msg']}; {_BUILD_AGAIN}") from None
 
     def to_json(self) -> str:
         """The text of `manifest.json`, including its checksum; equal manifests give equal bytes."""

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from electra_tf import files
-from electra_tf.config.errors import UserError, did_you_mean, first_line, list_briefly
+from electra_tf.config.errors import UserError, did_you_mean, first_line, list_briefly, wrong_contents
 
 logger = logging.getLogger(__name__)
 
@@ -214,13 +214,13 @@ def table_of(path: str, table: Any, rows: Sequence[int]) -> Table:
     """The columns of a `pyarrow.Table`; `path` names it in messages. Raises: UserError: no rows, or a name twice."""
     columns = _by_name(path, table.column_names, [column.to_pylist() for column in table.columns])
     # The metadata that the `datasets` library writes into a schema.
-    metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = metadata.get("info", {}).get("features", {})
     class_names = {}
-    for name, feature in features.items():
-        each = feature[0] if isinstance(feature, list) else feature.get("feature", feature)  # of a list of labels
-        if isinstance(each, dict) and each.get("_type") == "ClassLabel":
-            class_names[name] = tuple(each["names"])
+    with wrong_contents(path):
+        metadata = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+        for name, feature in metadata.get("info", {}).get("features", {}).items():
+            each = feature[0] if isinstance(feature, list) else feature.get("feature", feature)  # of a list of labels
+            if isinstance(each, dict) and each.get("_type") == "ClassLabel":
+                class_names[name] = tuple(each["names"])
     return Table(path, columns, rows, class_names)
 
 

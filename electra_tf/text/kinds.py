@@ -3,6 +3,7 @@
 import importlib
 import os
 
+from electra_tf.config.errors import wrong_contents
 from electra_tf.text.tokenizer import Tokenizer
 from electra_tf.text.vocabulary import (
     BERT_TEXT,
@@ -32,8 +33,9 @@ def create_tokenizer(vocabulary: Vocabulary, settings: TextSettings = BERT_TEXT)
 def load_tokenizer(stored: StoredTokenizer, path: str | os.PathLike[str], segment: str | None = None) -> Tokenizer:
     """A tokenizer as it was stored; `path` names the vocabulary in messages, `segment` is `Tokenizer.given_segment`.
 
-    Raises: UserError: see `Vocabulary.from_bytes`.
+    Raises: UserError: see `Vocabulary.from_bytes`; or a library cannot read it, as with a zero byte in a token.
     """
-    tokenizer = create_tokenizer(Vocabulary.from_bytes(stored.content, path), stored.settings)
+    with wrong_contents(f"vocabulary {path}"):
+        tokenizer = create_tokenizer(Vocabulary.from_bytes(stored.content, path), stored.settings)
     tokenizer.given_segment = segment
     return tokenizer

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError
+from electra_tf.config.errors import UserError, wrong_contents
 from electra_tf.files import absolute_path, is_directory, is_hub, names_in, read_bytes
 from electra_tf.text.vocabulary import CASED_TEXT, Vocabulary, read_vocabulary_file
 from electra_tf.text.vocabulary_settings import stated_settings
@@ -42,12 +42,13 @@ def load_trained(
         flag: the flag of the source, for messages.
         unstated: settings for a TensorFlow 1 checkpoint, which does not state them, where `overrides` has none.
         token: an access token of the Hub, see `electra_tf.weights.hub.download`.
-    Raises: UserError: there is no such model or weights are missing.
+    Raises: UserError: there is no such model, its files cannot be read, or weights are missing.
     """
     path = os.fspath(source)
     if is_hub(path):
         folder, name = download(path, flag, token)
-        return dataclasses.replace(read_hugging_face(folder, overrides), source=name)
+        with wrong_contents(name):
+            return dataclasses.replace(read_hugging_face(folder, overrides), source=name)
     place = f"{flag}={path}"
     prefix = checkpoint_prefix_of(path)
     if (checkpoint := find_checkpoint(path, flag)) is not None:
@@ -58,19 +59,20 @@ def load_trained(
             )
         return read_checkpoint(checkpoint)
     path = absolute_path(path)
-    if prefix is None and is_hugging_face(path):
-        return read_hugging_face(path, overrides)
-    if prefix is None and (named := tf.train.latest_checkpoint(path)) is not None:  # by its file `checkpoint`
-        prefix = os.path.join(path, os.path.basename(named))  # also of a copy, whose file may name the original
-    if prefix is None:
-        seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []
-        remedy = f"one of its seeds, for example {path}/{seeds[0]}" if seeds else "the path of one of these"
-        raise UserError(
-            f"{place}: there is no run, no checkpoint and no Hugging Face folder (with config.yaml, TensorFlow's "
-            f"file `checkpoint` or config.json); give {remedy}"
-        )
-    missing = {name: value for name, value in unstated._asdict().items() if getattr(overrides, name) is None}
-    return read_tf1(prefix, overrides._replace(**missing))
+    with wrong_contents(path):
+        if prefix is None and is_hugging_face(path):
+            return read_hugging_face(path, overrides)
+        if prefix is None and (named := tf.train.latest_checkpoint(path)) is not None:  # by its file `checkpoint`
+            prefix = os.path.join(path, os.path.basename(named))  # also of a copy, whose file may name the original
+        if prefix is None:
+            seeds = sorted(name for name in names_in(path) if name.startswith("seed_")) if is_directory(path) else []
+            remedy = f"one of its seeds, for example {path}/{seeds[0]}" if seeds else "the path of one of these"
+            raise UserError(
+                f"{place}: there is no run, no checkpoint and no Hugging Face folder (with config.yaml, TensorFlow's "
+                f"file `checkpoint` or config.json); give {remedy}"
+            )
+        missing = {name: value for name, value in unstated._asdict().items() if getattr(overrides, name) is None}
+        return read_tf1(prefix, overrides._replace(**missing))
 
 
 def load_pretrained(path: str | os.PathLike[str], values: Mapping[str, Any] = MappingProxyType({})) -> StoredModel:

@@ -15,7 +15,7 @@ import run_finetuning
 import run_pretraining
 from electra_tf.cli import process
 from electra_tf.cli.process import run_command
-from electra_tf.config.errors import TrainingStopped, UserError
+from electra_tf.config.errors import TrainingStopped, UserError, first_line
 from electra_tf.config.loader import config_to_yaml
 
 PROJECT = Path(__file__).parents[2]
@@ -51,6 +51,10 @@ def raising(error: BaseException):
 def test_an_error_ends_a_command_with_one_line_and_its_status(capsys, error, status, line):
     assert run_command(raising(error)) == status
     assert capsys.readouterr().err == line
+
+
+def test_an_error_that_quotes_a_file_is_cut_before_its_names_are_searched():
+    assert first_line(ValueError("{{" * 100_000)) == "{{" * 1000
 
 
 def test_a_command_has_status_zero_or_one_if_it_returns_false(capsys):

@@ -112,6 +112,7 @@ def test_the_error_for_a_wrong_override_names_the_place_or_the_nearest_setting(r
         ("", "expected a mapping"),
         ("train: [3\n", "invalid YAML"),
         ({"encoder": {}}, "data is missing"),
+        (f"a: {'[' * 3000}", "invalid YAML: maximum recursion depth exceeded"),
         ("a: !!bool maybe", "invalid YAML: 'maybe'"),
         ("a: !!python/object/apply:os.mkdir [ran]", "invalid YAML: could not determine a constructor"),
         # Each line has nine times the values of the one before.

@@ -31,12 +31,15 @@ def test_a_manifest_without_a_version_of_unicode_has_berts(manifest, tmp_path):
     assert Manifest.load(tmp_path).text_settings.unicode == 11
 
 
-def test_a_manifest_cannot_name_a_shard_outside_of_its_folder(manifest, tmp_path):
+@pytest.mark.parametrize("file", ["../train.tfrecord", "/train.tfrecord", "..", "."])
+def test_a_manifest_cannot_name_a_shard_outside_of_its_folder(manifest, tmp_path, file):
     fields = manifest().model_dump(mode="json")
-    fields["splits"]["train"]["shards"][0]["file"] = "../train.tfrecord"
+    fields["splits"]["train"]["shards"][0]["file"] = file
     sha256 = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     (tmp_path / MANIFEST_FILE).write_text(json.dumps({**fields, "sha256": sha256}))
-    with pytest.raises(ValueError, match="should match pattern"):
+    with pytest.raises(
+        UserError, match=rf"manifest.json: splits.train.shards.0.file is '{file}'; .* pattern .*; build"
+    ):
         Manifest.load(tmp_path)
 
 
@@ -44,6 +47,7 @@ def test_a_manifest_cannot_name_a_shard_outside_of_its_folder(manifest, tmp_path
     ("old", "new", "complaint"),
     [
         ("}", "", "manifest.json is damaged"),
+        ("{", "[" * 100_000, "manifest.json is damaged"),
         ('"schema_version": 4', '"schema_version": 3', "another schema_version than 4: 3"),
         ('"num_shards": 0', '"num_shards": 2', "manifest.json .* sha256"),
     ],

@@ -107,6 +107,14 @@ def test_a_false_length_in_an_arrow_file_is_refused(tmp_path):
         read_table(tmp_path / "a.arrow")
 
 
+@pytest.mark.parametrize("metadata", ["{", '{"info": 5}', '{"info": {"features": {"label": {"_type": "ClassLabel"}}}}'])
+def test_wrong_metadata_of_an_arrow_file_is_refused(tmp_path, metadata):
+    table = pyarrow.table({"label": [0, 1]}).replace_schema_metadata({"huggingface": metadata})
+    (tmp_path / "a.arrow").write_bytes(table_of("arrow", table))
+    with pytest.raises(UserError, match="a.arrow cannot be read: (JSONDecode|Attribute|Key)Error: "):
+        read_table(tmp_path / "a.arrow")
+
+
 def test_columns_of_numbers_are_flush_right_and_bars_are_escaped():
     table = markdown_table(["name", "F1", "n"], [["a|b", "7.50", "12"], ["cat", "", "-3"]])
     assert table.splitlines() == [

@@ -171,16 +171,68 @@ def test_a_truncated_or_damaged_archive_is_a_fault_of_the_file(num_bytes):
             texts_in(damaged)
 
 
-def test_a_member_of_an_archive_cannot_claim_more_than_it_holds():
-    """A name is read in one piece, and the holes of a sparse file have any length."""
-    name, sparse, written = tarfile.TarInfo("name"), tarfile.TarInfo("sparse"), io.BytesIO()
-    name.type, name.size = tarfile.XHDTYPE, 2**30
-    sparse.size, sparse.pax_headers = 5, {"GNU.sparse.map": "0,5", "GNU.sparse.size": str(2**50)}
+def header(name: str, kind: bytes, size: int) -> bytes:
+    """The header of a member of an archive, whose content may be missing."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf()
+
+
+def member(attributes: dict[str, str], text: bytes = b"text\n") -> bytes:
+    """An archive of one file with attributes, as POSIX.1-2001 has them."""
+    info, written = tarfile.TarInfo("name"), io.BytesIO()
+    info.size, info.pax_headers = len(text), attributes
     with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        archive.addfile(sparse, io.BytesIO(b"text\n"))
-    for content in (name.tobuf() + bytes(10_000), written.getvalue()):
-        with pytest.raises(FileFault, match="attributes have 1073741824 bytes|sparse is a sparse file"):
-            texts_in(content)
+        archive.addfile(info, io.BytesIO(text))
+    return written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        # A name is read in one piece, and the holes of a sparse file have any length.
+        (header("name", tarfile.XHDTYPE, 2**30) + bytes(10_000), "attributes have 1073741824 bytes"),
+        (member({"GNU.sparse.map": "0,5", "GNU.sparse.size": str(2**50)}), "name is a sparse file"),
+        (header(".hidden", tarfile.REGTYPE, 2**62) + bytes(10_000), "unexpected end of data"),
+        (header("of an unknown kind", b"?", 2**62) + bytes(10_000), "unexpected end of data"),
+    ],
+)
+def test_a_member_of_an_archive_cannot_claim_more_than_it_holds(content, problem):
+    with pytest.raises(FileFault, match=f"is damaged: .*{problem}"):
+        texts_in(content)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({"GNU.sparse.size": "abc"}, b"text"),
+        ({"GNU.sparse.map": "0,x"}, b"text"),
+        ({"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, b"one\n"),
+    ],
+)
+def test_an_attribute_that_is_no_number_is_a_fault_of_the_file(attributes, text):
+    with pytest.raises(FileFault, match="is damaged: no tar header at byte .*('abc'|'x'|'one')"):
+        texts_in(member(attributes, text))
+
+
+def test_many_headers_in_a_row_are_a_fault_of_the_file():
+    empty = header("attributes", tarfile.XHDTYPE, 0)
+    assert texts_in(14 * empty + tar({"a": b"text"})) == {"file/a": b"text"}
+    with pytest.raises(FileFault, match="is damaged: more than 16 tar headers in a row"):
+        texts_in(400 * empty + tar({"a": b"text"}))
+
+
+def test_what_headers_say_of_all_later_members_takes_no_memory():
+    members = (
+        tarfile.TarInfo.create_pax_global_header({f"key {i}": "x" * 100_000}) + header(f"{i}", tarfile.REGTYPE, 0)
+        for i in range(40)
+    )
+    content = b"".join(members) + bytes(1024)
+    tracemalloc.start()
+    assert texts_in(content) == {}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2e6
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Paths with weights: which checkpoint of which run, or which other format."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from electra_tf.train.checkpoints import find_checkpoint
 from electra_tf.weights.source import load_trained
 from electra_tf.weights.stored_model import SourceOverrides
+from tests.toy import VOCABULARY
 from tests.weights import conftest
 from tests.weights.conftest import write_tf1_checkpoint
 
@@ -84,6 +86,49 @@ def test_the_file_checkpoint_names_a_model_of_its_own_directory_by_any_path(tmp_
 @pytest.mark.parametrize("name", ["nothing/at/all", ""])
 def test_a_path_without_weights_is_refused(tmp_path, name):
     assert refusal(tmp_path / name).startswith(f"from={tmp_path / name}")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "problem"),
+    [
+        ("modules.json", '[{"path": "", ', "JSONDecodeError: "),
+        ("modules.json", '{"path": ""}', "TypeError: "),
+        ("config.json", '{"architectures": 5}', "TypeError: 'int' object"),  # beside the other entries
+        ("config.json", '{"electra_tf": 5}', "AttributeError: 'int' object"),
+        ("config.json", '{"electra_tf": {"step": "x"}}', "ValueError: invalid literal"),
+        ("config.json", '{"electra_tf": {"step": 1e99}}', "OverflowError: Python int too large"),
+        ("config.json", '{"electra_tf": {"data": 5}}', "TypeError: 'int' object"),
+        ("config.json", '{"electra_tf": {"max_seq_length": [5]}}', "TypeError: int() argument"),
+        ("tokenizer.json", '{"model": "x"}', "AttributeError: 'str' object"),
+        ("special_tokens_map.json", '{"additional_special_tokens": 5}', "TypeError: 'int' object"),
+        ("tokenizer_config.json", '{"added_tokens_decoder": {"x": {"content": "a"}}}', "ValueError: invalid literal"),
+        ("tokenizer.json", '{"model": {"vocab": {"a": 2147483647}}}', "ValueError: a token has the id 2147483647"),
+    ],
+)
+def test_a_folder_with_wrong_contents_is_refused_in_one_line_that_names_it(folder, file, content, problem):
+    place = folder("discriminator", json.loads(content) if file == "config.json" else None)
+    if file != "config.json":
+        (place / file).write_text(content)
+    message = refusal(place)
+    assert message.startswith(f"{place} cannot be read: {problem}") and "\n" not in message
+
+
+def test_a_vocabulary_that_the_librarys_tokenizer_cannot_read_is_named(folder):
+    place = folder("discriminator")
+    (place / "vocab.txt").write_bytes(VOCABULARY.replace(b"w7\n", b"w\x007\n"))
+    message = conftest.refusal(getattr, load_trained(place), "tokenizer")
+    assert message.startswith(f"vocabulary of {place} cannot be read: RuntimeError: ")
+
+
+def test_a_file_checkpoint_with_wrong_contents_is_refused(tmp_path):
+    (tmp_path / "checkpoint").write_bytes(b"\xff")
+    assert refusal(tmp_path).startswith(f"{tmp_path} cannot be read: UnicodeDecodeError: ")
+
+
+def test_a_bug_in_the_reading_of_our_own_runs_is_no_refusal(run, monkeypatch):
+    monkeypatch.setattr("electra_tf.weights.source.read_checkpoint", lambda checkpoint: checkpoint["typo"])
+    with pytest.raises(TypeError):
+        load_trained(run)
 
 
 def test_a_directory_of_several_seeds_is_refused_naming_one(run, tmp_path):

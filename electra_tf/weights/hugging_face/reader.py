@@ -142,12 +142,12 @@ def _read_network(folder: str, num_heads: int | None) -> StoredModel:
         weights=weights | head_weights,
         stored_tokenizer=tokenizer,
         objective=ours.get("objective", ""),
-        step=ours.get("step", 0),
+        step=np.int64(int(ours.get("step", 0))).item(),  # of 64 bits, as in a checkpoint
         finetuned=finetuned,
         facts={
-            "data": ours.get("data"),
+            "data": [*map(str, ours.get("data") or [])],
             "is_assumed": not ours,
-            "configuration": noted and {"data": {"max_seq_length": noted}},
+            "configuration": noted and {"data": {"max_seq_length": min(int(noted), sizes.max_position_embeddings)}},
             "foreign_tokenizer": foreign,
         },
         notes=(*notes, *warnings),

@@ -50,7 +50,7 @@ def read_pooling(path: str) -> tuple[str, int | None]:
         # A flag for each kind, or since version 6 their names.
         flags = [name[len(_MODE) :].split("_token")[0] for name in config if name.startswith(_MODE) and config[name]]
         modes = config.get("pooling_mode") or flags or ["mean"]
-        kinds[:1] = [modes] if isinstance(modes, str) else map(str, modes)
+        kinds[:1] = [modes] if isinstance(modes, str) else modes
     prompt = read_json(os.path.join(path, "config_sentence_transformers.json")).get("default_prompt_name")
     parts = [first] * (first != "Transformer") + kinds + [f"prompt {prompt}"] * bool(prompt)
     return ", ".join(parts) or "mean", longest

@@ -13,7 +13,7 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
-from electra_tf.config.errors import UserError, first_line
+from electra_tf.config.errors import UserError, wrong_contents
 from electra_tf.data.tables import read_existing
 from electra_tf.files import exists, read_json
 from electra_tf.weights.hugging_face.heads import HEAD_ROOTS
@@ -24,11 +24,6 @@ _SAFETENSORS = "model.safetensors"
 _H5 = "tf_model.h5"
 _TORCH = "pytorch_model.bin"
 _DTYPES = {"F64": tf.float64, "F32": tf.float32, "F16": tf.float16, "BF16": tf.bfloat16}  # NumPy has no bfloat16
-# The errors of h5py, zipfile and NumPy for damaged files; a KeyError also for a type that is not in the table above.
-_DAMAGE = (
-    *(OSError, RuntimeError, LookupError, ValueError, TypeError, OverflowError, EOFError),
-    *(struct.error, zipfile.BadZipFile),
-)
 _POSITION_IDS = "embeddings.position_ids"  # no weight; older files have it
 # The roots of the names in files of TensorFlow, which transformers 4 wrote for ELECTRA and BERT.
 _ROOTS = {"electra", "bert", "cls", "discriminator_predictions", "generator_predictions", "generator_lm_head"}
@@ -48,16 +43,14 @@ def read_tensors(folder: str) -> tuple[str, Tensors]:
 
     for name, parse in ((_SAFETENSORS, _safetensors), (_H5, _h5), (_TORCH, _torch)):
         path = os.path.join(folder, name)
-        parts = {} if exists(path) else read_json(f"{path}.index.json").get("weight_map")
-        names = {os.path.basename(str(part)) for part in parts.values()} if isinstance(parts, dict) else set()
+        parts = {} if exists(path) else read_json(f"{path}.index.json").get("weight_map", {})
+        names = {os.path.basename(part) for part in parts.values()}
         files = [os.path.join(folder, part) for part in sorted(names)] or [path] * exists(path)
         tensors: Tensors = {}
         for file in files:
             content = read_existing(file)
-            try:
+            with wrong_contents(file, SafetensorError, struct.error, zipfile.BadZipFile):
                 tensors |= parse(content)
-            except (SafetensorError, *_DAMAGE) as error:
-                raise UserError(f"{file} cannot be read: {type(error).__name__}: {first_line(error)}") from None
         if files:
             return path, tensors
     raise UserError(f"{folder} holds no {_SAFETENSORS}, {_H5} or {_TORCH}; give a folder with one of them")

@@ -1,3 +1,4 @@
+import io
 import struct
 
 import pyarrow as pa
@@ -70,6 +71,17 @@ def test_a_false_length_in_an_arrow_file_is_damage(tmp_path):
     (tmp_path / "a").write_bytes(content.replace(struct.pack("<3i", 0, 3, 11), struct.pack("<3i", 0, 2**28, 11)))
     with pytest.raises(FileFault, match="is damaged: .*offset"):
         read(str(tmp_path / "a"))
+
+
+def test_rows_before_a_false_length_are_read(tmp_path):
+    content, table = io.BytesIO(), pa.table({"text": ["a", "bc", "def", "ghij"]})
+    with pa.ipc.new_stream(content, table.schema) as writer:
+        writer.write_table(table)
+    false = content.getvalue().replace(struct.pack("<3i", 3, 6, 10), struct.pack("<3i", 3, 2**28, 10))
+    (tmp_path / "a").write_bytes(false)
+    assert read(str(tmp_path / "a"), 0, 2) == [["a"], ["bc"]]
+    with pytest.raises(FileFault, match="is damaged: .*offset"):
+        read(str(tmp_path / "a"), 2, 4)
 
 
 def test_a_file_that_is_no_table_is_named_by_its_beginning(tmp_path):
