@@ -75,9 +75,11 @@ class EncoderLayer(keras.layers.Layer):
         segment_ids: tf.Tensor | None = None,
         **options: Any,
     ) -> EncoderVectors:
-        if not isinstance(inputs := input_ids, Mapping):
-            given = {"input_ids": input_ids, "input_mask": input_mask, "segment_ids": segment_ids}
-            inputs = {name: values for name, values in given.items() if values is not None}
+        given = dict(input_ids) if isinstance(input_ids, Mapping) else {"input_ids": input_ids}
+        given = {"input_mask": input_mask, "segment_ids": segment_ids} | given
+        inputs = {name: values for name, values in given.items() if values is not None}
+        if unknown := inputs.keys() - {*TEXT_TENSORS}:
+            raise TypeError(f"the encoder takes {', '.join(TEXT_TENSORS)}, and not {', '.join(sorted(unknown))}")
         if any(type(each).__module__.startswith("tf_keras.") for each in tf.nest.flatten(dict(inputs))):
             raise UserError("a model of tf_keras would train without the encoder; build it of `import keras`")
         return super().__call__(inputs, **options)

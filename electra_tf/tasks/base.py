@@ -224,22 +224,29 @@ class Task(keras.Model, Evaluated):
         Raises: UserError: Keras would not train a variable, or no checkpoint would have it.
         """
         with tf.GradientTape() as tape:
-            self.name_terms()
-        saved = set(map(id, tf.train.TrackableView(self).descendants()))
+            loss = tf.add_n([term.value for term in self.name_terms().values()])
+        parts = tf.train.TrackableView(self).descendants()
+        saved = set(map(id, parts))
         lost = [variable.path for variable in self.weights if id(variable) not in saved]
         copies = tf.distribute.get_strategy().experimental_local_results
-        trained = {id(copy) for variable in self.variables for copy in copies(variable.value)}
-        read = (each for each in tape.watched_variables() if id(each) not in trained)
-        if lost := lost + [f"{each.name} {each.shape}" for each in read]:
+        values = [variable.value for variable in self.variables]
+        trained = {*map(id, [*self.variables, *values]), *(id(copy) for each in values for copy in copies(each))}
+        trainable = (each for each in parts if isinstance(each, tf.Variable | keras.Variable) and each.trainable)
+        lost += [each.name for each in trainable if id(each) not in trained]
+        read = [each for each in tape.watched_variables() if id(each) not in trained]  # perhaps frozen
+        gradients = tape.gradient(loss, read) if read else []
+        lost += [f"{each.name} {each.shape}" for each, of in zip(read, gradients, strict=True) if of is not None]
+        if lost:
             raise UserError(
                 f"{lost[0]} would not be trained, or not be in checkpoints; give layers as attributes or in a tuple, "
                 "not in a list, dictionary or other object, and `import keras`, or `add_weight`"
             )
 
-    def name_terms(self) -> None:
-        """Sets `term_names`, by one forward pass over `empty_batch`."""
-        self.term_names = tuple(self.training_terms(self.empty_batch(), _creating()))
-        self.built = True
+    def name_terms(self) -> Mapping[str, Total]:
+        """Sets `term_names`, by one forward pass over `empty_batch`. Returns: its terms."""
+        terms = self.training_terms(self.empty_batch(), _creating())
+        self.term_names, self.built = tuple(terms), True
+        return terms
 
     def evaluation_metrics(self) -> tuple[str, ...]:
         """The names of `evaluation_terms`, by one forward pass over `empty_batch`."""

@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 
 import keras
@@ -64,11 +64,10 @@ def named_variables(task: Task) -> NamedVariables:
     """Every trainable variable of a task by its name."""
     if isinstance(task, FinetuningTask):
         return finetuned_variables(task, task.config.name)
-    named = encoder_variables(task.encoder)
-    for path, variable in _beside_encoder(task):
-        name = _name_of(path)
-        named[path if name in named else name] = variable  # an objective may have `transform` beside `dense`
-    return named
+    named, beside = encoder_variables(task.encoder), _beside_encoder(task)
+    counts = Counter([*named, *(_name_of(path) for path, _ in beside)])
+    # An objective may have `transform` beside `dense`: these keep their paths.
+    return named | {path if counts[name := _name_of(path)] > 1 else name: variable for path, variable in beside}
 
 
 def encoder_variables(encoder: Encoder) -> NamedVariables:

@@ -213,6 +213,10 @@ def test_the_encoder_is_a_layer_with_the_models_vectors(model):
     np.testing.assert_array_equal(model.encoder(inputs).sequence_output, outputs.sequence_output)
     by_default = model.encoder(inputs["input_ids"])  # the mask is that of [PAD], the segments are 0
     np.testing.assert_array_equal(by_default.pooled_output, outputs.pooled_output)
+    without = model.encoder({"input_ids": inputs["input_ids"], "input_mask": None})
+    np.testing.assert_array_equal(without.pooled_output, outputs.pooled_output)
+    with pytest.raises(TypeError, match="and not attention_mask"):
+        model.encoder({"input_ids": inputs["input_ids"], "attention_mask": inputs["input_mask"]})
     for each in (outputs, by_default):  # by the mask of Keras
         averages = keras.layers.GlobalAveragePooling1D()(each.sequence_output)
         np.testing.assert_allclose(averages, [vectors.mean(axis=0) for vectors in expected], atol=1e-6)

@@ -80,14 +80,29 @@ def test_layers_that_would_not_be_saved_or_trained_are_refused(kind):
 
     class Holding(Regression):
         def training_terms(self, batch, context):
-            (self.holder if kind == "keras_2" else layer)(batch["input_ids"])
-            return super().training_terms(batch, context)
+            held = tf.reduce_sum((self.holder if kind == "keras_2" else layer)(batch["input_ids"]))
+            total = super().training_terms(batch, context)["squared_error"]
+            return {"squared_error": total._replace(value=total.value + held)}
 
     task = Holding(toy_config())
     task.holder = holders.get(kind) or pytest.importorskip("tf_keras").layers.Dense(3)
     task.dropout = keras.layers.Dropout(0.5)  # whose random state no checkpoint has, nor needs
     with pytest.raises(UserError, match="would not be trained, or not be in checkpoints"):
         task.create_variables()
+
+
+def test_a_frozen_network_that_the_objective_reads_from_elsewhere_is_accepted():
+    teacher = keras.layers.Dense(1)
+
+    class Taught(Regression):
+        def training_terms(self, batch, context):
+            target = tf.stop_gradient(teacher(batch["input_ids"]))
+            total = super().training_terms(batch, context)["squared_error"]
+            return {"squared_error": total._replace(value=total.value + tf.reduce_sum(target))}
+
+    task = Taught(toy_config())
+    task.create_variables()
+    assert len(task.trainable_variables) == 4  # of `hidden` and `output_layer`
 
 
 def test_last_checkpoints_and_all_milestones_are_kept(task, run):

@@ -55,16 +55,17 @@ def test_a_layer_of_a_head_without_a_rule_is_named_too():
     assert of_head == {f"task_specific/made_up/{layer}/{part}" for layer in layers for part in ("kernel", "bias")}
 
 
-def test_two_layers_that_the_rules_name_alike_keep_their_own_names(tiny_config):
+@pytest.mark.parametrize("order", [("dense", "transform"), ("transform", "dense")])
+def test_two_layers_that_the_rules_name_alike_keep_their_own_names(tiny_config, order):
     """Else one of them would be left out of every conversion and warm start."""
     objective = build_objective(tiny_config(objective={"name": "bert_mlm"}))
     objective.choice = keras.layers.Layer()
-    objective.choice.dense, objective.choice.transform = keras.layers.Dense(2), keras.layers.Dense(3)
-    for layer in (objective.choice.dense, objective.choice.transform):
-        layer.build([None, 5])
+    for name in order:
+        setattr(objective.choice, name, keras.layers.Dense(len(name)))
+        getattr(objective.choice, name).build([None, 3])
     named = named_variables(objective)
     kernels = {name: each.shape[1] for name, each in named.items() if name.startswith("choice/") and "kernel" in name}
-    assert kernels == {"choice/dense/kernel": 2, "choice/transform/kernel": 3}
+    assert kernels == {"choice/dense/kernel": 5, "choice/transform/kernel": 9}
 
 
 @pytest.mark.parametrize("tying", ["embeddings", "none"])

@@ -114,11 +114,12 @@ def _warn_of_decomposed(examples: Examples, tokenizer: Tokenizer) -> None:
         composed = [unicodedata.normalize("NFC", text) for text in some]
         forms = (tokenizer.tokenize(tf.constant(texts)).to_list() for texts in (some, composed))
         if unlike := [text for text, *ids in zip(some, *forms, strict=True) if ids[0] != ids[1]]:
+            words = (word for word in unlike[0].split() if not unicodedata.is_normalized("NFC", word))
             logger.warning(
                 "warning: %s: %.50r is not in Unicode NFC, the form of the builder's text, and its tokens differ from "
-                "those in it: write the file in NFC",
+                "those in it: give text in NFC",
                 examples.source,
-                unlike[0],
+                next(words, unlike[0]),
             )
 
 

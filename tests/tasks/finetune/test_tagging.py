@@ -53,6 +53,7 @@ def test_json_lines_give_words_and_tags(write, names):
         ("a.txt", "Old NN B-NP\nharbour I-NP\n", ["a.txt:2", "2 columns", "3"]),
         ("a.tsv", "words\ttags\nOld York\tB I\n", ["a.tsv begins with 'words", "names of columns"]),
         ("a.txt", "\n\n", ["a.txt has no examples"]),
+        ("a.txt", "-DOCSTART- -X- O O\n\n", ["a.txt has no examples"]),
         ("a.txt", "Alice lives in Paris .\nBob sleeps .\n", ["a.txt:2 has 3 columns, expected 5: one word a line"]),
         ("a.jsonl", '{"words": ["a"], "tags": ["O", "O"]}\n', ["a.jsonl:1", "'tags'"]),
         ("a.jsonl", '{"tokens": ["a", "b"], "ner_tags": [-100, 0]}\n', ["a.jsonl:1", "'ner_tags'"]),
@@ -93,7 +94,12 @@ def test_a_first_column_that_counts_is_not_taken_for_the_words(write, refusal, c
         ("I O\n#one B\n\t\nA O\n#two B\n", [["I", "#one"], ["A", "#two"]]),  # only an empty line has a tab
         ("# new document\nOld\tB\nharbour\tI\n\n# id\nfell\tO\n", [["Old", "harbour"], ["fell"]]),
         ("# id = 1\nOld a b O\n\nfell a b B\n\n# id = 2\n# x y z\nYork a b O\n", [["Old"], ["fell"], ["York"]]),
-        ("-DOCSTART- O\n\n# newdoc\nOld O\n\nfell B\n", [["Old"], ["fell"]]),
+        ("-DOCSTART- O\n\n# x\nOld O\n\n# y\nYork B\n\nfell O\n", [["Old"], ["York"], ["fell"]]),
+        ("# sent_id = 1\nOld O\n\n# newdoc\nfell B\n", [["Old"], ["fell"]]),
+        ("It PRP\nis VBZ\n\n# SYM\n5 CD\n", [["It", "is"], ["#", "5"]]),
+        ("# B-X\nfell O\n", [["#", "fell"]]),
+        ("# SYM\n5 CD\n\nA CD\n# SYM\n", [["#", "5"], ["A", "#"]]),
+        ("Token B-PRODUCT\nis O\n", [["Token", "is"]]),
     ],
 )
 def test_numbers_and_hash_signs_may_be_words_but_comments_are_none(write, content, words):

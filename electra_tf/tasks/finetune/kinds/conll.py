@@ -44,8 +44,10 @@ def read_tagged(path: DataFile, known: Sequence[str] | None = None) -> Examples:
 
 
 def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
-    table, width = _rows_of(path)
+    table, width = _rows_of(path, known or ())
     found, word, tag = list(filter(None, table)), 0, -1
+    if not found:
+        raise UserError(f"{path} has no examples; expected a word and its tag in each line")
     is_numbered = all(_NUMBER.fullmatch(fields[0]) for fields in found)
     if width > 2 and is_numbered:
         if width != 4 or not all(_SPAN_TAG.fullmatch(value) for fields in found for value in fields[2:]):
@@ -67,14 +69,15 @@ def _read_columns(path: str, known: Sequence[str] | None) -> Examples:
     return Examples((_without_language(words, path),), tags, list(map(str, range(len(words)))), path, rows)
 
 
-def _rows_of(path: str) -> tuple[list[list[str]], int]:
+def _rows_of(path: str, known: Sequence[str]) -> tuple[list[list[str]], int]:
     """The columns of each line, none for an empty line or a comment; and the number of columns in most lines.
 
     A line that begins with # is a comment if it has another number of columns, as in CoNLL-U, GermEval and MultiCoNER;
-    or, as in KLUE, if it stands before a sentence, with # or ## alone or at its beginning, and its last column is no
-    other line's tag.
+    or, as in KLUE, if it stands before a sentence with # or ## and its last column is no tag. The latter holds if there
+    are comments of the first kind, or before most sentences.
 
-    Raises: UserError: there are no lines, or the first one names the columns.
+    Args: known: tags of the model.
+    Raises: UserError: the first line names the columns.
     """
     lines = [line.rstrip(" \t\r") for line in read_text(path).split("\n")]
     plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
@@ -85,18 +88,27 @@ def _rows_of(path: str) -> tuple[list[list[str]], int]:
         return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
 
     if not plain:
-        raise UserError(f"{path} has no examples; expected a word and its tag in each line")
+        return [], 0
     width = statistics.mode(len(columns(line)) for line in plain)
-    tags = [columns(line)[-1] for line in plain]
-    if width > 1 and columns(plain[0])[0].lower() in _HEADER and tags[0] not in tags[1:]:
+    within = [line for before, line in itertools.pairwise(lines) if before[:1] not in ("", "#") and line[:1] == "#"]
+    first, *tags = (columns(line)[-1] for line in [*plain, *within])
+    are_names = columns(plain[0])[0].lower() in _HEADER and first not in (*tags, *known)
+    if width > 1 and are_names and not _SPAN_TAG.fullmatch(first):
         raise UserError(f"{path} begins with {plain[0]!r:.80}, names of columns; remove this line, or give .jsonl")
-    known, rows = {*tags, "#"}, list[list[str]]()  # the Penn Treebank's tag of the word #
+    tags_seen = {first, *tags, *known, "#"}  # the last is the Penn Treebank's tag of the word #
+    begins = [line for before, line in itertools.pairwise(["", *lines]) if line and not before]
+    num_marked = sum(columns(line)[0] == "#" or line.startswith("##") for line in begins)
+    num_sentences = sum(not line.startswith(_NEW_DOCUMENT) for line in begins)
+    has_comments = any(line.startswith("#") and len(columns(line)) != width for line in lines)
+    are_marked = width > 1 and (has_comments or 2 * num_marked > num_sentences)
+    rows: list[list[str]] = []
     for line in lines:
         fields = columns(line)
         if not has_tabs and line.startswith(" ") and len(fields) == width - 1:
             fields = ["", *fields]  # the word is a space
-        is_mark = width > 1 and (fields[0] == "#" or line.startswith("##")) and not (rows and rows[-1])
-        is_comment = line.startswith("#") and (len(fields) != width or (is_mark and fields[-1] not in known))
+        is_mark = are_marked and (fields[0] == "#" or line.startswith("##")) and not (rows and rows[-1])
+        is_tag = fields[-1] in tags_seen or _SPAN_TAG.fullmatch(fields[-1])
+        is_comment = line.startswith("#") and (len(fields) != width or (is_mark and not is_tag))
         rows.append([] if not line or is_comment or fields[0] == _NEW_DOCUMENT else fields)
     return rows, width
 
