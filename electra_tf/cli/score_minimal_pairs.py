@@ -5,9 +5,8 @@
     electra-tf score-minimal-pairs --from=FOLDER --pairs=blimp/data --pair_scores=scores.jsonl
 
 --pairs takes tables (JSON lines, CSV, TSV, Parquet) with columns sentence_good and sentence_bad, or folders of .jsonl
-files. The
-command prints in how many pairs the good sentence scores higher: of all pairs, and by `field`, `linguistics_term` and
-`UID` (or file), where the pairs have these. A tie counts half.
+files. The command prints in how many pairs the good sentence scores higher: of all pairs, and by `field`,
+`linguistics_term` and `UID` (or file), where the pairs have these. A tie counts half.
 
 A masked language model scores a sentence by its pseudo-log-likelihood (Salazar et al. 2020), a discriminator by minus
 the sum of its replaced-token logits, Electric by minus the sum of its energies. --from takes what electra-tf convert

@@ -1,5 +1,6 @@
 """Sentences with a tag for each word from files: CoNLL columns as they are published, and tables."""
 
+import functools
 import itertools
 import logging
 import os
@@ -83,6 +84,7 @@ def _rows_of(path: str, known: Sequence[str]) -> tuple[list[list[str]], int]:
     plain = [line for line in lines if line and not line.startswith(("#", _NEW_DOCUMENT))] or list(filter(None, lines))
     has_tabs = 2 * sum("\t" in line for line in plain) > len(plain)
 
+    @functools.cache  # each line is looked at several times
     def columns(line: str) -> list[str]:
         # A no-break space, for example, may be part of a word.
         return [each.strip(" ") for each in line.split("\t")] if has_tabs else re.split(" +", line.strip(" "))
