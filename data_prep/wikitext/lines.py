@@ -105,8 +105,8 @@ def clean_line(line: str) -> str:
         line = _VARIANTS.sub(_first_variant, line)
     if "__" in line:
         line = _MAGIC_WORD.sub("", line)
-    # The space keeps the characters around it from forming another bracket.
-    line = _LEFTOVER.sub(" ", line)
+    # The space keeps the characters around it from forming another bracket. `without_brackets` hides `|` as an entity.
+    line = _LEFTOVER.sub(" ", line.replace("&#124;", "|"))
     if "&" in line:
         line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
     line = _SPACES.sub(" ", _INVISIBLE.sub("", line))
