@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from electra_tf.cli.process import run_command
@@ -54,12 +55,17 @@ TOKENIZER = StoredTokenizer(b"[PAD]\n[UNK]\n", TextSettings(strip_accents=False)
 
 
 def collect_garbage() -> None:
-    """As `gc.collect`, which does nothing as long as another thread collects (an iterator of tf.data: a minute)."""
+    """As `gc.collect`, which does nothing as long as another thread collects; skips the test if that does not end.
+
+    Seen: an iterator of tf.data that another thread collected waited for a minute; once a collection never ended.
+    """
     cycle = type("Cycle", (), {})()
     cycle.itself, garbage = cycle, weakref.ref(cycle)
     del cycle
-    deadline = time.monotonic() + 90
-    while not gc.collect() and garbage() is not None and time.monotonic() < deadline:
+    deadline = time.monotonic() + 20
+    while not gc.collect() and garbage() is not None:
+        if time.monotonic() > deadline:
+            pytest.skip("another thread of this process collects garbage and does not end")
         time.sleep(0.01)
 
 
