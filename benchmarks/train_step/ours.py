@@ -71,11 +71,12 @@ class OurStep:
         self._num_steps_run = 0
         self._step = tf.function(lambda batch: strategy.run(objective.train_step, args=(batch,)), autograph=False)
 
-    def run(self) -> dict[str, float]:
-        """Runs one step on the next batch. Returns: its losses, after the update."""
-        batch = self._batches[self._num_steps_run % NUM_BATCHES]
-        self._num_steps_run += 1
-        return {name: float(value) for name, value in self._step(batch).items()}
+    def run(self, num_steps: int = 1) -> dict[str, float]:
+        """Runs steps on the next batches, and waits for the last. Returns: its losses, after the update."""
+        for _ in range(num_steps):
+            losses = self._step(self._batches[self._num_steps_run % NUM_BATCHES])
+            self._num_steps_run += 1
+        return {name: float(value) for name, value in losses.items()}
 
 
 def answer_all(options: dict, commands: Commands) -> None:
