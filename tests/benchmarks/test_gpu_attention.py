@@ -3,19 +3,24 @@
 import json
 import os
 import re
+import shlex
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.gpu_attention import candidates, layout
+from benchmarks.gpu_attention import candidates, jobs, layout
+from benchmarks.gpu_attention.__main__ import build_parser
+from benchmarks.gpu_attention.block import run_wave
 from benchmarks.gpu_attention.candidates import flash_attention, install
 from electra_tf.ops import random
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.random import RandomStream
 from electra_tf.ops.reference import REFERENCE, AttentionOptions
+from electra_tf.tasks.pretrain.config import load_config
 
 JAX_PYTHON = os.environ.get("ELECTRA_TF_TPU_COMPILE_PYTHON")  # of benchmarks/requirements-tpu-compile.txt: it has JAX
 SHAPE = [2, 3, 64, 16]  # examples, heads, tokens, numbers of a head
@@ -96,3 +101,36 @@ def test_a_candidate_computes_what_it_has_kernels_for(candidate, rate, traced, c
     text = gradients.experimental_get_compiler_ir(*specs)(stage="stablehlo")
     assert re.findall(r"custom_call @(__\S+?)\(", text) == calls
     assert counts == traced
+
+
+@pytest.mark.parametrize("waves", [jobs.attention, jobs.flags], ids=["attention", "flags"])
+def test_jobs_have_flags_and_settings_that_exist(waves):
+    commands = [shlex.split(job["command"]) for wave in waves(Path("folder")) for job in wave]
+    ours = [words[words.index("benchmarks.gpu_attention") + 1 :] for words in commands if "--config=base" in words]
+    assert len(ours) == {jobs.attention: 10, jobs.flags: 18}[waves]
+    for words in ours:
+        flags = build_parser().parse_args(words)
+        assert flags.wait and load_config(flags.config, flags.overrides).train.precision == "bfloat16"
+
+
+@pytest.mark.slow
+def test_a_job_is_timed_alone_and_what_does_not_end_is_killed(tmp_path):
+    def job(name: str, *commands: str) -> dict:
+        return {"name": name, "command": "; ".join(commands)}
+
+    compiled, waits = """echo '{"first_step_s": 1}'""", "read line"
+    count = "for i in 1 2 3 4 5 6; do date +%s%N >> {}; sleep 0.05; done"
+    times = {name: tmp_path / f"{name}.times" for name in ("first", "second")}
+    wave = [
+        job(name, f"sleep {delay}", compiled, waits, count.format(times[name]), """echo '{"ms": 5}'""")
+        for name, delay in (("first", 0), ("second", 0.15))
+    ]
+    wave += [job("broken", "exit 3"), job("endless", compiled, waits, "sleep 60")]
+    started = time.monotonic()
+    rows = [(each.name, each.process.wait(), each.answers) for each in run_wave(wave, 30.0, 1.5, tmp_path)]
+    assert time.monotonic() - started < 25
+    finished = {"first_step_s": 1, "ms": 5}
+    ended = [("first", 0, finished), ("second", 0, finished), ("broken", 3, {})]
+    assert rows == [*ended, ("endless", -9, {"first_step_s": 1})]
+    first, second = ([int(line) for line in times[name].read_text().split()] for name in ("first", "second"))
+    assert max(first) < min(second) or max(second) < min(first)
