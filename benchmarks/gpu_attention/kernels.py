@@ -74,7 +74,7 @@ def forward(shape, blocks: Blocks, rate: float, dtype, interpret: bool = False):
             jnp.full([blocks.queries], -jnp.inf, jnp.float32),
             jnp.zeros([blocks.queries], jnp.float32),
         )
-        output, largest_ref[...], total_ref[...] = _loop(length // blocks.keys, add_keys, start)
+        output, largest_ref[...], total_ref[...] = lax.fori_loop(0, _count(length, blocks.keys), add_keys, start)
         output_ref[...] = (output / total_ref[...][:, None]).astype(dtype)
 
     rows, numbers = _tile(blocks.queries, size), _tile(blocks.queries)
@@ -82,8 +82,8 @@ def forward(shape, blocks: Blocks, rate: float, dtype, interpret: bool = False):
     of_query = jax.ShapeDtypeStruct((batch, heads, length), jnp.float32)
     return _call(
         kernel,
-        grid=(length // blocks.queries, heads, batch),
-        in_specs=[rows, every, every, _OF_EXAMPLE(length), _OF_EXAMPLE(2)],
+        grid=(_count(length, blocks.queries), heads, batch),
+        in_specs=[rows, every, every, _of_example(length), _of_example(2)],
         out_specs=[rows, numbers, numbers],
         out_shape=[jax.ShapeDtypeStruct(shape, dtype), of_query, of_query],
         blocks=blocks,
@@ -117,7 +117,7 @@ def keys_gradient(shape, blocks: Blocks, rate: float, dtype, interpret: bool = F
             return d_key + pl.dot(d_scores.astype(dtype), query), d_value
 
         zeros = jnp.zeros([blocks.keys, size], jnp.float32)
-        d_key, d_value = _loop(length // blocks.queries, add_queries, (zeros, zeros))
+        d_key, d_value = lax.fori_loop(0, _count(length, blocks.queries), add_queries, (zeros, zeros))
         d_key_ref[...], d_value_ref[...] = d_key.astype(dtype), d_value.astype(dtype)
 
     rows, every, numbers = _tile(blocks.keys, size), _whole(length, size), _whole(length)
@@ -125,8 +125,8 @@ def keys_gradient(shape, blocks: Blocks, rate: float, dtype, interpret: bool = F
     result = jax.ShapeDtypeStruct(shape, dtype)
     return _call(
         kernel,
-        grid=(length // blocks.keys, heads, shape[0]),
-        in_specs=[every, rows, rows, bias, _OF_EXAMPLE(2), every, *[numbers] * 3],
+        grid=(_count(length, blocks.keys), heads, shape[0]),
+        in_specs=[every, rows, rows, bias, _of_example(2), every, *[numbers] * 3],
         out_specs=[rows, rows],
         out_shape=[result, result],
         blocks=blocks,
@@ -156,13 +156,13 @@ def queries_gradient(shape, blocks: Blocks, rate: float, dtype, interpret: bool 
             return d_query + pl.dot(d_scores.astype(dtype), key)
 
         zeros = jnp.zeros([blocks.queries, size], jnp.float32)
-        d_query_ref[...] = _loop(length // blocks.keys, add_keys, zeros).astype(dtype)
+        d_query_ref[...] = lax.fori_loop(0, _count(length, blocks.keys), add_keys, zeros).astype(dtype)
 
     rows, every, numbers = _tile(blocks.queries, size), _whole(length, size), _tile(blocks.queries)
     return _call(
         kernel,
-        grid=(length // blocks.queries, heads, shape[0]),
-        in_specs=[rows, every, every, _OF_EXAMPLE(length), _OF_EXAMPLE(2), rows, *[numbers] * 3],
+        grid=(_count(length, blocks.queries), heads, shape[0]),
+        in_specs=[rows, every, every, _of_example(length), _of_example(2), rows, *[numbers] * 3],
         out_specs=rows,
         out_shape=jax.ShapeDtypeStruct(shape, dtype),
         blocks=blocks,
@@ -186,7 +186,7 @@ def _whole(*sizes: int) -> pl.BlockSpec:
     return pl.BlockSpec((None, None, *sizes), lambda tile, head, example: (example, head, *[0] * len(sizes)))
 
 
-def _OF_EXAMPLE(size: int) -> pl.BlockSpec:
+def _of_example(size: int) -> pl.BlockSpec:
     return pl.BlockSpec((None, size), lambda tile, head, example: (example, 0))
 
 
@@ -195,8 +195,11 @@ def _call(kernel, *, blocks: Blocks, **options):
     return pl.pallas_call(kernel, compiler_params=parameters, **options)
 
 
-def _loop(count: int, body, carry):
-    return lax.fori_loop(0, count, body, carry)
+def _count(length: int, block: int) -> int:
+    """How many blocks there are. Raises: ValueError: they do not fill the length."""
+    if length % block:
+        raise ValueError(f"{length} tokens are no multiple of a block of {block}")
+    return length // block
 
 
 def _keep(words_ref, length: int, head, first_query, first_key, shape, rate: float, keys_first: bool = False):
