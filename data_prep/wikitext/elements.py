@@ -56,6 +56,9 @@ _OPENING_OF = {"]]": "[[", "}}": "{{", "|}": "{|"}
 # counts as unclosed, because the time grows with length times depth.
 _MAX_OPEN_BRACKETS = 100
 _ARGUMENT_CHARACTER = re.compile(r"[|=]")
+# A `|` that would split the label or argument around it. It is markup, unlike {{!}} and the `&#124;` of a page, and may
+# belong to a bracket of a table.
+HIDDEN_BAR = "&#0124;"
 # A character for a template that was dropped; see `without_brackets`. Surrogates stand in no decoded text.
 FIRST_MARKER, MARKER = 0xD800, re.compile("[\ud800-\udfff]")
 
@@ -184,7 +187,8 @@ class _Brackets:
             text = text[:end] + markers + text[end:]
         if self._open:
             # `|` and `=` would split the label or argument that contains this text.
-            text = _ARGUMENT_CHARACTER.sub(_as_entity, text)
+            hidden = text if content.strip() == "!" else text.replace("|", HIDDEN_BAR)
+            text = _ARGUMENT_CHARACTER.sub(_as_entity, hidden)
         self.output.append(text)
 
     def text(self) -> str:

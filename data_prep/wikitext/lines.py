@@ -4,6 +4,8 @@ import html
 import re
 from collections.abc import Callable, Set
 
+from data_prep.wikitext.elements import HIDDEN_BAR
+
 _HEADING = re.compile(r"(={1,6})(.+?)\1\s*([\ud800-\udfff]*)")  # markers of dropped templates may follow
 _LINE_MARKERS = " \t=*#:;|!-"
 _LIST_MARKER = re.compile(r"[*#:;][*#:; \t]*")
@@ -105,8 +107,8 @@ def clean_line(line: str) -> str:
         line = _VARIANTS.sub(_first_variant, line)
     if "__" in line:
         line = _MAGIC_WORD.sub("", line)
-    # The space keeps the characters around it from forming another bracket. `without_brackets` hides `|` as an entity.
-    line = _LEFTOVER.sub(" ", line.replace("&#124;", "|"))
+    # The space keeps the characters around it from forming another bracket.
+    line = _LEFTOVER.sub(" ", line.replace(HIDDEN_BAR, "|"))
     if "&" in line:
         line = _ENTITY.sub(lambda match: html.unescape(match.group()), line)
     line = _SPACES.sub(" ", _INVISIBLE.sub("", line))

@@ -40,6 +40,8 @@ def plain_text(wikitext: str, language: str = "en") -> list[str]:
         ("<div><p class=x>one\ntwo</p></div>", "one two"),
         ("<nowiki>[[not a link]] ''x'' {| a |}</nowiki>", "[[not a link]] ''x'' {| a |}"),
         ("[[[[lang|fr {|]]", "fr"),
+        ("{|{{nowrap|<b>a [http://a ('|}b=]}}", "a (' b="),
+        ("{&#124;a|}, {&#124;b&#124;}, {{nowrap|{ {{!}}c{{!}} }}}, [[d|{&#124;e&#124;}]]", "{|a, {|b|}, { |c|}, {|e|}"),
         ("10<sup>7</sup> m<sup>2</sup>, H<sub>2</sub>O, the 1<sup>st</sup>", "10^7 m2, H2O, the 1st"),
         ("__NOTOC__a__KEIN_INHALTSVERZEICHNIS__ b__init__", "a b__init__"),
         ("-{H|zh-cn:博客;zh-tw:部落格}-a (-{Up}-) -{R|c: d}- -{zh:A&nbsp;B;zh-tw:C;}-", "a (Up) c: d A B"),
