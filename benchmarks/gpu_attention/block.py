@@ -4,8 +4,11 @@
 
 JOBS.json is a list of waves, each a list of jobs {"name": ..., "command": ..., "environment": {...}}. A command runs in
 a shell, and has the flag --wait of `benchmarks.gpu_attention.timing`. All jobs of a wave begin together. When one has
-run its first step, all others are stopped until it is timed, at most --turn seconds. What runs when the budget ends is
-killed, and what it has answered until then is kept. RESULTS.jsonl gets a line for each job, its directory their logs.
+run its first step, all others are stopped until it is timed, at most --turn seconds. Each wave has an equal share of
+what is left of the budget; what runs at its end is killed. RESULTS.jsonl gets a line for each job when it ends, with
+what it has answered until then, and its directory their logs.
+
+XLA chooses kernels by timing them in the first step, here beside other programs: compare jobs that run twice.
 """
 
 import argparse
@@ -15,13 +18,15 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
 class Job:
-    """A running job. Its lines of JSON, then None at its end, are put into `lines`."""
+    """A running job. Its lines of JSON, then None when it ends, are put into `lines`."""
 
     def __init__(self, name: str, command: str, lines: queue.Queue, log: Path, environment: dict[str, str]):
         self.name, self.answers = name, {}
@@ -29,46 +34,57 @@ class Job:
             ["bash", "-c", command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=log.open("wb"),
+            stderr=log.open("ab"),
             text=True,
+            errors="replace",
             env={**os.environ, **environment},
             start_new_session=True,
         )
-        threading.Thread(target=self._read, args=[lines], daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=[lines], daemon=True)
+        self._reader.start()
+        threading.Thread(target=self._wait, args=[lines], daemon=True).start()
+
+    def _wait(self, lines: queue.Queue) -> None:
+        self.process.wait()
+        self._reader.join(timeout=0.5)  # not longer: what it has started may hold the pipe
+        lines.put((self, None))
 
     def _read(self, lines: queue.Queue) -> None:
         for line in self.process.stdout:
-            if line.startswith("{"):
-                lines.put((self, json.loads(line)))
-        lines.put((self, None))
+            with contextlib.suppress(ValueError):  # not JSON
+                if line.startswith("{"):
+                    lines.put((self, json.loads(line)))
 
     def signal(self, number: int) -> None:
-        if self.process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
 
-def run_wave(jobs: list[dict], seconds: float, turn: float, logs: Path) -> list[Job]:
-    """Runs the jobs of a wave. Those that do not end within the seconds, or whose timing takes a `turn`, are killed."""
-    lines, deadline = queue.Queue(), time.monotonic() + seconds
-    running = [
-        Job(job["name"], job["command"], lines, logs / f"{job['name']}.log", job.get("environment", {})) for job in jobs
-    ]
-    jobs, compiled, timed, turn_ends = list(running), [], None, deadline
-    while running and time.monotonic() < deadline:
-        try:
-            job, answer = lines.get(timeout=max(min(deadline, turn_ends) - time.monotonic(), 0.01))
-        except queue.Empty:
-            if timed is not None:
+def run_wave(jobs: list[dict], seconds: float, turn: float, logs: Path, report: Callable[[Job], None]) -> None:
+    """Runs the jobs of a wave. Those that do not end within the seconds, or whose timing takes a `turn`, are killed.
+
+    Args: report: is called with each job when it has ended.
+    """
+    lines, running, timed = queue.Queue(), [], None
+    deadline = turn_ends = time.monotonic() + seconds
+    try:
+        for job in jobs:
+            log = logs / f"{job['name']}.log"
+            running.append(Job(job["name"], job["command"], lines, log, job.get("environment", {})))
+        while running and time.monotonic() < deadline:
+            with contextlib.suppress(queue.Empty):
+                job, answer = lines.get(timeout=max(min(deadline, turn_ends) - time.monotonic(), 0.0))
+                job.answers |= answer or {}
+                if answer is None:
+                    job.signal(signal.SIGKILL)  # what it has started
+                    running.remove(job)
+                    report(job)
+            if timed in running and "ms" not in timed.answers:
+                if time.monotonic() < turn_ends:
+                    continue
                 timed.signal(signal.SIGKILL)
-            turn_ends = deadline
-            continue
-        job.answers |= answer or {}
-        if answer is None:
-            running.remove(job)
-        elif "first_step_s" in answer:
-            compiled.append(job)
-        if timed in (None, job) and (answer is None or timed is None or "ms" in answer):
-            waiting = [each for each in compiled if each in running and "ms" not in each.answers]
+                timed.answers["ms"] = None
+            waiting = [each for each in running if "first_step_s" in each.answers and "ms" not in each.answers]
             timed, turn_ends = (waiting[0], time.monotonic() + turn) if waiting else (None, deadline)
             for each in running:
                 each.signal(signal.SIGCONT if timed in (None, each) else signal.SIGSTOP)
@@ -76,9 +92,12 @@ def run_wave(jobs: list[dict], seconds: float, turn: float, logs: Path) -> list[
                 with contextlib.suppress(BrokenPipeError):  # it has ended
                     timed.process.stdin.write("\n")
                     timed.process.stdin.flush()
-    for each in jobs:
-        each.signal(signal.SIGKILL)
-    return jobs
+    finally:
+        for each in running:
+            each.signal(signal.SIGKILL)
+    for each in running:
+        each.process.wait()
+        report(each)
 
 
 def main() -> None:
@@ -88,15 +107,20 @@ def main() -> None:
     parser.add_argument("--budget", type=float, required=True, metavar="SECONDS", help="for all waves together")
     parser.add_argument("--turn", type=float, default=60, metavar="SECONDS", help="for timing one job (default: 60)")
     flags = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no job is left
     deadline = time.monotonic() + flags.budget
     waves = json.loads(flags.jobs.read_text(encoding="utf-8"))
     flags.results.parent.mkdir(parents=True, exist_ok=True)
     for number, wave in enumerate(waves):
-        for job in run_wave(wave, deadline - time.monotonic(), flags.turn, flags.results.parent):
-            row = {"wave": number, "name": job.name, "status": job.process.wait(), **job.answers}
-            print(json.dumps(row), flush=True)
+
+        def report(job: Job, number: int = number) -> None:
+            row = {"wave": number, "name": job.name, "status": job.process.returncode, **job.answers}
             with flags.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
+            print(json.dumps(row), flush=True)
+
+        share = (deadline - time.monotonic()) / (len(waves) - number)
+        run_wave(wave, share, flags.turn, flags.results.parent, report)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m benchmarks.gpu_attention.jobs attention FOLDER > JOBS.json
 
-FOLDER has for each size such as 64x512, examples x tokens, sizes_64x512.json for PyTorch and flash_64x512.json and
-flash_64x512_wide.json, the kernels; `--prepare` prints the commands that make them. They need no GPU.
+FOLDER has for each size such as 64x512, examples x tokens, sizes_64x512.json for PyTorch, and the kernels
+flash_64x512.json, _wide.json and _no_dropout.json; `--prepare` prints the commands that make them. They need no GPU.
 """
 
 import argparse
@@ -46,19 +46,26 @@ def _pytorch(name: str, size: str, folder: Path, options: str = "") -> dict:
 
 
 def attention(folder: Path) -> list[list[dict]]:
-    """A wave a size: the candidates with dropout, those without, PyTorch."""
-    return [
+    """A wave a size: the candidates with dropout, those without, PyTorch; then eager PyTorch, and ours once more."""
+    waves = [
         [
             _ours("standing", size),
             _ours("flash", size, f"--attention=flash --kernels={folder}/flash_{size}.json"),
             _ours("flash_wide", size, f"--attention=flash --kernels={folder}/flash_{size}_wide.json"),
             _ours("standing_no_dropout", size, "", *_NO_DROPOUT),
+            _ours(
+                "flash_no_dropout",
+                size,
+                f"--attention=flash --kernels={folder}/flash_{size}_no_dropout.json",
+                *_NO_DROPOUT,
+            ),
             _ours("cudnn_no_dropout", size, "--attention=cudnn", *_NO_DROPOUT),
             _pytorch("pytorch_compiled", size, folder, "--compiled"),
-            _pytorch("pytorch", size, folder),
         ]
         for size in _SIZES
     ]
+    again = [job for size in _SIZES for job in (_pytorch("pytorch", size, folder), _ours("standing_again", size))]
+    return [*waves, again]
 
 
 def flags(folder: Path) -> list[list[dict]]:
@@ -79,6 +86,7 @@ def preparation(folder: Path) -> list[str]:
             f"python -m benchmarks.gpu_attention --config=base --sizes {_overrides(size)} > {folder}/sizes_{size}.json",
             f"{kernels}.json --shapes {shapes}",
             f"{kernels}_wide.json --shapes {shapes} {_WIDE}",
+            f"{kernels}_no_dropout.json --shapes {shapes} --rate=0",
         ]
     return lines
 

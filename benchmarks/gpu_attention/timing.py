@@ -28,7 +28,8 @@ def print_timing(
     print(json.dumps(first), flush=True)
     if flags.wait:
         sys.stdin.readline()
-    run(flags.warm_up)
+    for _ in range(flags.warm_up):
+        run(1)
     rounds = []
     for _ in range(flags.rounds):
         started = time.perf_counter()

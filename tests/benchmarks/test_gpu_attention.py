@@ -4,8 +4,9 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -107,30 +108,62 @@ def test_a_candidate_computes_what_it_has_kernels_for(candidate, rate, traced, c
 def test_jobs_have_flags_and_settings_that_exist(waves):
     commands = [shlex.split(job["command"]) for wave in waves(Path("folder")) for job in wave]
     ours = [words[words.index("benchmarks.gpu_attention") + 1 :] for words in commands if "--config=base" in words]
-    assert len(ours) == {jobs.attention: 10, jobs.flags: 18}[waves]
+    assert len(ours) == {jobs.attention: 14, jobs.flags: 18}[waves]
     for words in ours:
         flags = build_parser().parse_args(words)
         assert flags.wait and load_config(flags.config, flags.overrides).train.precision == "bfloat16"
 
 
 @pytest.mark.slow
-def test_a_job_is_timed_alone_and_what_does_not_end_is_killed(tmp_path):
-    def job(name: str, *commands: str) -> dict:
-        return {"name": name, "command": "; ".join(commands)}
-
-    compiled, waits = """echo '{"first_step_s": 1}'""", "read line"
-    count = "for i in 1 2 3 4 5 6; do date +%s%N >> {}; sleep 0.05; done"
+def test_a_job_is_timed_alone_and_faults_of_others_do_not_end_it(tmp_path):
+    """One fails, one never ends its timing, one writes no JSON, one leaves a program that holds its pipe."""
+    compiled, waits, timed = """echo '{"first_step_s": 1}'""", "read line", """echo '{"ms": 5}'"""
     times = {name: tmp_path / f"{name}.times" for name in ("first", "second")}
-    wave = [
-        job(name, f"sleep {delay}", compiled, waits, count.format(times[name]), """echo '{"ms": 5}'""")
-        for name, delay in (("first", 0), ("second", 0.15))
-    ]
-    wave += [job("broken", "exit 3"), job("endless", compiled, waits, "sleep 60")]
-    started = time.monotonic()
-    rows = [(each.name, each.process.wait(), each.answers) for each in run_wave(wave, 30.0, 1.5, tmp_path)]
-    assert time.monotonic() - started < 25
+    commands = {
+        "broken": ["exit 3"],
+        "endless": [compiled, waits, "sleep 60"],
+        "unreadable": [compiled, "echo '{not JSON'", r"printf '{\xff}\n'", waits, timed],
+        "parent": [compiled, waits, "sleep 60 & exit 4"],
+    }
+    for name, delay in (("first", 0.1), ("second", 0.2)):
+        count = f"for i in 1 2 3 4 5 6; do date +%s%N >> {times[name]}; sleep 0.05; done"
+        commands[name] = [f"sleep {delay}", compiled, waits, count, timed]
+    wave, ended = [{"name": name, "command": "; ".join(command)} for name, command in commands.items()], []
+    run_wave(wave, seconds=50.0, turn=1.5, logs=tmp_path, report=ended.append)
     finished = {"first_step_s": 1, "ms": 5}
-    ended = [("first", 0, finished), ("second", 0, finished), ("broken", 3, {})]
-    assert rows == [*ended, ("endless", -9, {"first_step_s": 1})]
+    assert {each.name: (each.process.returncode, each.answers) for each in ended} == {
+        "broken": (3, {}),
+        "endless": (-9, {"first_step_s": 1, "ms": None}),
+        "unreadable": (0, finished),
+        "parent": (4, {"first_step_s": 1}),
+        "first": (0, finished),
+        "second": (0, finished),
+    }
     first, second = ([int(line) for line in times[name].read_text().split()] for name in ("first", "second"))
     assert max(first) < min(second) or max(second) < min(first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -2)])
+def test_an_interrupted_block_leaves_no_job_and_keeps_what_has_ended(number, status, tmp_path):
+    until = f"until [ -s {tmp_path}/pid ]; do sleep 0.02; done"
+    row = """{"first_step_s": 2, "ms": 7}"""
+    (tmp_path / "jobs.json").write_text(
+        json.dumps(
+            [
+                [
+                    {"name": "ended", "command": f"{until}; echo '{row}'"},
+                    {"name": "left", "command": f"echo $$ > {tmp_path}/pid; exec sleep 60"},
+                ]
+            ]
+        )
+    )
+    command = [sys.executable, "-m", "benchmarks.gpu_attention.block", tmp_path / "jobs.json", tmp_path / "rows.jsonl"]
+    block = subprocess.Popen([*command, "--budget=50"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    row = json.loads(block.stdout.readline())
+    assert row == {"wave": 0, "name": "ended", "status": 0, "first_step_s": 2, "ms": 7}
+    block.send_signal(number)
+    assert block.wait(timeout=20) == status
+    assert json.loads((tmp_path / "rows.jsonl").read_text()) == row
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
