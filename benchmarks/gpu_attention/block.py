@@ -100,13 +100,13 @@ def run_wave(jobs: list[dict], seconds: float, turn: float, logs: Path, report: 
         report(each)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", type=Path, metavar="JOBS.json")
     parser.add_argument("results", type=Path, metavar="RESULTS.jsonl")
     parser.add_argument("--budget", type=float, required=True, metavar="SECONDS", help="for all waves together")
     parser.add_argument("--turn", type=float, default=60, metavar="SECONDS", help="for timing one job (default: 60)")
-    flags = parser.parse_args()
+    flags = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no job is left
     deadline = time.monotonic() + flags.budget
     waves = json.loads(flags.jobs.read_text(encoding="utf-8"))

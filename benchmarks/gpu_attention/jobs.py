@@ -91,16 +91,16 @@ def preparation(folder: Path) -> list[str]:
     return lines
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("jobs", choices=("attention", "flags"))
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--prepare", action="store_true", help="print commands that make the files of FOLDER instead")
-    arguments = parser.parse_args()
-    if arguments.prepare:
-        print("\n".join(preparation(arguments.folder)))
+    parsed = parser.parse_args(arguments)
+    if parsed.prepare:
+        print("\n".join(preparation(parsed.folder)))
     else:
-        print(json.dumps({"attention": attention, "flags": flags}[arguments.jobs](arguments.folder), indent=1))
+        print(json.dumps({"attention": attention, "flags": flags}[parsed.jobs](parsed.folder), indent=1))
 
 
 if __name__ == "__main__":
