@@ -95,8 +95,8 @@ def run_wave(jobs: list[dict], seconds: float, turn: float, logs: Path, report: 
     finally:
         for each in running:
             each.signal(signal.SIGKILL)
+            each.process.wait()
     for each in running:
-        each.process.wait()
         report(each)
 
 
