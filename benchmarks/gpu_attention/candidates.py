@@ -16,10 +16,9 @@ from benchmarks.gpu_attention.layout import entry_name
 from electra_tf.ops.fused import FusedOps
 from electra_tf.ops.gradients import custom_gradient
 from electra_tf.ops.random import words_of_examples
-from electra_tf.ops.reference import AttentionOptions, float32, is_packed
+from electra_tf.ops.reference import AttentionOptions, float32, is_packed, masked_scores
 
 _TARGET = "__gpu$xla.gpu.triton"
-_MASKED_SCORE = -10000.0  # of `electra_tf.ops.reference.masked_scores`
 CANDIDATES = ("standing", "flash", "cudnn")
 
 
@@ -50,7 +49,7 @@ def install(candidate: str, kernels: Path | None = None) -> Counter[str]:
             return flash_attention(query, key, value, key_mask, options, entries[name])
         if candidate == "cudnn" and fits and not rate:
             counts[candidate] += 1
-            return cudnn_attention(query, key, value, key_mask, options.attention_mask)
+            return cudnn_attention(query, key, value, key_mask)
         counts["standing"] += 1
         return standing(ops, query, key, value, key_mask, options)
 
@@ -71,7 +70,7 @@ def flash_attention(
     Args: calls: the configurations of the kernels `forward`, `keys` and `queries` for these shapes and this rate.
     """
     num_examples = query.shape[0]
-    bias = (1.0 - float32(key_mask)) * _MASKED_SCORE
+    bias = masked_scores(tf.zeros([num_examples, 1, 1, key.shape[2]]), key_mask, options)[:, 0, 0]  # [B, K]
     words = tf.zeros([num_examples, 2], tf.uint32) if options.dropout_key is None else options.dropout_key.words
     if len(words.shape) == 1:
         words = words_of_examples(words[tf.newaxis], num_examples)[0]

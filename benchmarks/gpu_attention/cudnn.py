@@ -16,7 +16,6 @@ from tensorflow.compiler.tf2xla.python import xla
 
 from electra_tf.ops.gradients import custom_gradient
 
-_MASK_TYPES = {"bidirectional": "PADDING", "left_to_right": "PADDING_CAUSAL"}
 # Axes of the two sides of each product: contracted, and batch.
 _BOTH_HEADS = {"lhs_batch_dimensions": ["0", "1"], "rhs_batch_dimensions": ["0", "1"]}
 _FORWARD_PRODUCTS = {"bmm1": (3, 3), "bmm2": (3, 2)}
@@ -30,9 +29,8 @@ def cudnn_attention(
     key: tf.Tensor,
     value: tf.Tensor,
     key_mask: tf.Tensor,
-    attention_mask: str,
 ) -> tf.Tensor:
-    """As `ReferenceOps.attention` in bfloat16 and without dropout.
+    """As `ReferenceOps.attention` in bfloat16, in both directions and without dropout.
 
     Masks are 1 for the first keys of a sequence and 0 for others. A sequence of padding alone attends to
     its first key. The gradient keeps log-sum-exp of each query's scores.
@@ -40,7 +38,7 @@ def cudnn_attention(
     batch, heads, queries, _ = query.shape
     # All queries are computed, as elsewhere.
     lengths = [tf.fill([batch], queries), tf.maximum(tf.reduce_sum(key_mask, axis=1), 1)]
-    call = functools.partial(_call, sizes=(batch, heads, queries, key.shape[2]), mask=attention_mask)
+    call = functools.partial(_call, sizes=(batch, heads, queries, key.shape[2]))
     like = [tf.TensorSpec(each.shape, each.dtype) for each in (query, key, value)]
 
     @custom_gradient
@@ -58,7 +56,7 @@ def cudnn_attention(
     return operation(query, key, value)
 
 
-def _call(suffix: str, operands, results, products, *, sizes, mask: str) -> list[tf.Tensor]:
+def _call(suffix: str, operands, results, products, *, sizes) -> list[tf.Tensor]:
     configuration = {
         "algorithm": {
             "algo_id": "0",
@@ -70,7 +68,7 @@ def _call(suffix: str, operands, results, products, *, sizes, mask: str) -> list
         "fmha_scale": 1.0,  # queries are scaled
         "intermediate_tensor_shape": _described_scores(sizes),
         "is_flash_attention": True,
-        "mask_type": _MASK_TYPES[mask],
+        "mask_type": "PADDING",
         "dropout_rate": 0.0,
         "seed": 0,
         "sliding_window_length": 0,

@@ -26,14 +26,8 @@ def main() -> None:
     sizes = json.loads(flags.sizes.read_text(encoding="utf-8"))
     batches = [synthetic_batch(BatchShape(**sizes["shape"]), seed) for seed in range(NUM_BATCHES)]
     step = PyTorchStep(batches, **sizes["networks"], precision="bfloat16", compiled=flags.compiled, device=device)
-
-    def run(num_steps: int) -> dict[str, float]:
-        for _ in range(num_steps):
-            losses = step.begin()
-        return {name: value.item() for name, value in losses.items()}
-
     peak = torch.cuda.max_memory_allocated if device == "cuda" else lambda: None
-    print_timing(flags, run, peak, torch=torch.__version__)
+    print_timing(flags, step.run, peak, torch=torch.__version__)
 
 
 if __name__ == "__main__":

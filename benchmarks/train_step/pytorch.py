@@ -91,9 +91,11 @@ class PyTorchStep:
         self._batches = [{name: each.to(device) for name, each in tensors(batch).items()} for batch in batches]
         self._num_steps_run = 0
 
-    def run(self) -> dict[str, float]:
-        """Runs one step on the next batch. Returns: its losses, after the update."""
-        return {name: value.item() for name, value in self.begin().items()}
+    def run(self, num_steps: int = 1) -> dict[str, float]:
+        """Runs steps on the next batches, and waits for the last. Returns: its losses, after the update."""
+        for _ in range(num_steps):
+            losses = self.begin()
+        return {name: value.item() for name, value in losses.items()}
 
     def begin(self) -> dict[str, torch.Tensor]:
         """Begins one step on the next batch without waiting for a GPU. Returns: its losses, scalars on the device."""
